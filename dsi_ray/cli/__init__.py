@@ -1,0 +1,36 @@
+"""The ``dsi-ray`` command. Ray and torch are imported only when a command runs."""
+
+from typing import Annotated
+
+import typer
+
+import dsi_ray
+from dsi_ray.cli import generate, serve
+from dsi_ray.cli.errors import OneLineErrors
+
+app = typer.Typer(
+    name="dsi-ray",
+    cls=OneLineErrors,
+    help="Distributed Speculative Inference on Ray.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(serve.command)
+app.command("generate")(generate.command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dsi-ray {dsi_ray.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and exit."),
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,79 @@
+"""``dsi-ray generate``."""
+
+import asyncio
+import dataclasses
+import json
+import sys
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
+from dsi_ray.config import EngineConfig
+from dsi_ray.params import SamplingParams
+
+if TYPE_CHECKING:
+    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.runtime.request import Completion, RequestStats
+
+
+@with_engine_options
+def command(
+    engine: EngineOptions,
+    prompt: Annotated[str, typer.Argument(help="The text to continue; '-' reads stdin.")],
+    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate.")] = 128,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="Ends the text, without it; may be repeated.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Has no effect on greedy decoding.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object at the end instead.")
+    ] = False,
+) -> None:
+    """Print how the target continues PROMPT, as it comes."""
+    config = engine.load(EngineConfig)
+    params = sampling_params(max_tokens=max_tokens, stop=tuple(stop or ()), seed=seed)
+    text = sys.stdin.read() if prompt == "-" else prompt
+
+    from dsi_ray.runtime.engine import Engine
+
+    with Engine(config) as running:
+        completion = asyncio.run(_stream(running, text, params, echo=not as_json))
+    if as_json:
+        typer.echo(_to_json(completion))
+    else:
+        typer.echo(_summary(completion.stats), err=True)
+
+
+async def _stream(engine: "Engine", prompt: str, params: SamplingParams, echo: bool) -> "Completion":
+    from dsi_ray.runtime.request import Completion
+
+    text = ""
+    tokens: tuple[int, ...] = ()
+    async with aclosing(engine.stream(prompt, params)) as chunks:
+        async for chunk in chunks:
+            text += chunk.text
+            tokens += chunk.tokens
+            if echo:
+                print(chunk.text, end="", flush=True)
+    if echo:
+        print()
+    assert chunk.finish_reason is not None and chunk.stats is not None
+    return Completion(text, tokens, chunk.finish_reason, chunk.stats)
+
+
+def _to_json(completion: "Completion") -> str:
+    stats = dataclasses.asdict(completion.stats)
+    stats["messages_per_token"] = completion.stats.messages_per_token
+    return json.dumps({**dataclasses.asdict(completion), "stats": stats}, ensure_ascii=False)
+
+
+def _summary(stats: "RequestStats") -> str:
+    rate = stats.acceptance_rate
+    accepted = "" if rate is None else f", {rate:.0%} of drafts accepted"
+    return (
+        f"{stats.completion_tokens} tokens in {stats.seconds:.2f} s "
+        f"({stats.completion_tokens / stats.seconds:.1f} tokens/s), "
+        f"first after {stats.ttft_ms:.0f} ms{accepted}"
+    )

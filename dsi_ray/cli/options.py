@@ -1,0 +1,132 @@
+"""The options that all commands share, in one place."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import typer
+from pydantic import ValidationError
+
+from dsi_ray.config import ConfigError, EngineConfig, ModelConfig, describe, load
+from dsi_ray.params import SamplingParams
+
+_PANEL = "Engine"
+
+
+def _option(*names: str, help: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_PANEL, **settings)
+
+
+C = TypeVar("C", bound=EngineConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What the command line says of the engine; None leaves it to the file or the default."""
+
+    config: Annotated[
+        Path | None, _option("--config", help="YAML file; flags override it.", metavar="FILE")
+    ] = None
+    target: Annotated[
+        str | None,
+        _option(
+            "--target",
+            help="Directory, hub id, GGUF file, 'demo' or 'simulated:tpot_ms=30'. [default: demo]",
+            metavar="MODEL",
+        ),
+    ] = None
+    drafter: Annotated[
+        list[str] | None,
+        _option(
+            "--drafter",
+            help="As --target, or 'lookup'; may be repeated.",
+            metavar="MODEL",
+        ),
+    ] = None
+    sp_degree: Annotated[
+        int | None, _option("--sp-degree", help="Number of target servers.", min=1)
+    ] = None
+    lookahead: Annotated[
+        str | None,
+        _option("--lookahead", help="Drafts in a verification task.", metavar="N|auto"),
+    ] = None
+    algorithm: Annotated[
+        Literal["dsi", "si", "non-si"] | None, _option("--algorithm", help="How to decode.")
+    ] = None
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16", "float64"] | None,
+        _option("--dtype", help="Of the target and of drafters that are models."),
+    ] = None
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"] | None,
+        _option("--device", help="Of the target and of drafters that are models."),
+    ] = None
+    address: Annotated[
+        str | None,
+        _option("--address", help="Of a running Ray cluster. [default: start Ray here]"),
+    ] = None
+
+    def load(self, schema: type[C], **more: Any) -> C:
+        """Returns the configuration: the file, with the flags and ``more`` over it.
+
+        Raises:
+            ConfigError: It cannot be used.
+        """
+        flags = {
+            "target": self.target,
+            "drafters": self.drafter,
+            "sp_degree": self.sp_degree,
+            "lookahead": self.lookahead,
+            "algorithm": self.algorithm,
+            "address": self.address,
+            **more,
+        }
+        given = {key: value for key, value in flags.items() if value is not None}
+        return self._place(load(schema, self.config, given))
+
+    def _place(self, config: C) -> C:
+        flags = {"dtype": self.dtype, "device": self.device}
+        given = {key: value for key, value in flags.items() if value is not None}
+
+        def place(model: ModelConfig) -> ModelConfig:
+            has_weights = model.model not in ("lookup", "simulated")
+            return model.model_copy(update=given) if has_weights else model
+
+        return config.model_copy(
+            update={
+                "target": place(config.target),
+                "drafters": tuple(place(drafter) for drafter in config.drafters),
+            }
+        )
+
+
+def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the shared options to a command, which gets them as its argument ``engine``."""
+    shared = inspect.signature(EngineOptions).parameters
+    own = inspect.signature(command).parameters
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        engine = EngineOptions(**{name: given.pop(name) for name in shared})
+        command(engine=engine, **given)
+
+    parameters = [p for p in own.values() if p.name != "engine"] + list(shared.values())
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper
+
+
+def sampling_params(**fields: Any) -> SamplingParams:
+    """Returns the parameters of a request.
+
+    Raises:
+        ConfigError: One is wrong.
+    """
+    try:
+        return SamplingParams(**fields)
+    except ValidationError as error:
+        raise ConfigError(describe(error)) from error

@@ -1,0 +1,45 @@
+"""``dsi-ray serve``."""
+
+import json
+import shlex
+from typing import Annotated
+
+import typer
+
+from dsi_ray.cli.options import EngineOptions, with_engine_options
+from dsi_ray.serving.config import ServingConfig
+
+
+@with_engine_options
+def command(
+    engine: EngineOptions,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on. [default: 8000]")] = None,
+    served_model_name: Annotated[
+        str | None, typer.Option(help="The 'model' of requests. [default: from the target]")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object when ready.")
+    ] = False,
+) -> None:
+    """Serve the OpenAI API until Ctrl-C."""
+    config = engine.load(
+        ServingConfig, host=host, port=port, served_model_name=served_model_name
+    )
+    from dsi_ray.serving.server import serve_until_signal
+
+    def ready(url: str) -> None:
+        model = config.model_name
+        typer.echo(json.dumps({"url": url, "model": model}) if as_json else _hint(url, model))
+
+    serve_until_signal(config, ready)
+
+
+def _hint(url: str, model: str) -> str:
+    body = json.dumps({"model": model, "prompt": "def main():", "max_tokens": 64})
+    return (
+        f"Serving {model} at {url}/v1 (Ctrl-C stops it). Try:\n"
+        f"  curl {url}/v1/completions -H 'Content-Type: application/json' -d {shlex.quote(body)}"
+    )

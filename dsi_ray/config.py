@@ -1,0 +1,175 @@
+"""What an engine is made of: models, servers and how they decode. One schema for flags and YAML."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+
+class ConfigError(ValueError):
+    """A configuration cannot be used. The message is one line: what, where, what to do."""
+
+
+class Algorithm(StrEnum):
+    """How a request is decoded."""
+
+    DSI = "dsi"
+    SI = "si"
+    NON_SI = "non-si"
+
+
+class _Schema(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Simulation(_Schema):
+    """A model whose forward is a timed wait: the paper's online experiment.
+
+    Attributes:
+        ttft_ms: Milliseconds of the first forward of a request on a server, one token included;
+            None means ``tpot_ms``.
+        tpot_ms: Milliseconds of every later forward.
+        per_token_ms: Added for each token of a forward beyond the first.
+        acceptance_rate: For a drafter: probability that its token equals the target's, each
+            position on its own.
+        jitter: Relative standard deviation of the waits.
+        seed: Of the tokens and of the jitter.
+        vocab_size: Number of token ids.
+    """
+
+    ttft_ms: Annotated[float, Field(ge=0)] | None = None
+    tpot_ms: Annotated[float, Field(gt=0)]
+    per_token_ms: Annotated[float, Field(ge=0)] = 0.0
+    acceptance_rate: Annotated[float, Field(ge=0, le=1)] = 1.0
+    jitter: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    seed: int = 0
+    vocab_size: Annotated[int, Field(ge=2)] = 32_000
+
+
+class ModelConfig(_Schema):
+    """A model and the resources of each server that runs it.
+
+    Attributes:
+        model: A local directory, a hub id, a GGUF file, ``demo`` (the built-in pair),
+            ``lookup`` (drafter only) or ``simulated``. Where a string is given for the whole
+            model, ``simulated:tpot_ms=30,acceptance_rate=0.8`` sets the simulation too.
+        dtype: Of the computation; ``auto`` is float32 on a CPU and the checkpoint's on a GPU.
+        device: ``auto`` takes a GPU where ``num_gpus`` asks for one.
+        num_gpus: GPUs that Ray reserves for each server; None means one for ``device: cuda``.
+        num_cpus: CPUs that Ray reserves for each server.
+        threads: Torch threads of each server on a CPU.
+        accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
+        kv_cache_bytes: Budget of each server's KV cache; idle sessions beyond it are evicted.
+        ngram: For ``lookup``: longest n-gram that is looked up.
+        simulation: For ``simulated``.
+    """
+
+    model: str
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    num_gpus: Annotated[int, Field(ge=0)] | None = None
+    num_cpus: Annotated[float, Field(ge=0)] = 0.0
+    threads: Annotated[int, Field(ge=1)] = 1
+    accelerator_type: str | None = None
+    kv_cache_bytes: Annotated[int, Field(gt=0)] = 2**30
+    ngram: Annotated[int, Field(ge=1)] = 3
+    simulation: Simulation | None = None
+
+    @model_validator(mode="after")
+    def _simulation_matches(self) -> Self:
+        if (self.model == "simulated") != (self.simulation is not None):
+            raise ValueError(
+                "model 'simulated' needs a simulation, such as simulated:tpot_ms=30, "
+                "and no other model takes one"
+            )
+        return self
+
+    @classmethod
+    def parse(cls, value: Any) -> Any:
+        """Turns the short form, a string, into fields."""
+        if not isinstance(value, str):
+            return value
+        name, _, settings = value.partition(":")
+        if name != "simulated":
+            return {"model": value}
+        pairs = (item.partition("=") for item in settings.split(",") if item)
+        return {"model": name, "simulation": {key.strip(): text for key, _, text in pairs}}
+
+
+Model = Annotated[ModelConfig, BeforeValidator(ModelConfig.parse)]
+Lookahead = Annotated[int, Field(ge=1)] | Literal["auto"]
+
+
+class EngineConfig(_Schema):
+    """One DSI group: drafters, target servers and how they decode by default.
+
+    Attributes:
+        target: The model whose text is served.
+        drafters: The models that guess; of two on the same path the first survives.
+        sp_degree: Number of target servers.
+        algorithm: ``dsi``, ``si`` or ``non-si``.
+        lookahead: Drafts in a verification task; ``auto`` follows Equation 1.
+        max_model_len: Longest prompt and output together; None means the target's own limit.
+        placement_strategy: Ray's strategy for the servers' bundles.
+        address: Of a running Ray cluster; None starts Ray on this machine.
+    """
+
+    target: Model = ModelConfig(model="demo")
+    drafters: tuple[Model, ...] = (ModelConfig(model="demo"),)
+    sp_degree: Annotated[int, Field(ge=1, le=64)] = 1
+    algorithm: Algorithm = Algorithm.DSI
+    lookahead: Lookahead = "auto"
+    max_model_len: Annotated[int, Field(ge=2)] | None = None
+    placement_strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
+    address: str | None = None
+
+    @model_validator(mode="after")
+    def _target_can_verify(self) -> Self:
+        if self.target.model == "lookup":
+            raise ValueError("lookup can only be a drafter: choose another target")
+        if self.algorithm is not Algorithm.NON_SI and not self.drafters:
+            raise ValueError(f"algorithm {self.algorithm} needs a drafter: add one or use non-si")
+        return self
+
+
+C = TypeVar("C", bound=EngineConfig)
+
+
+def load(schema: type[C], file: Path | None, overrides: dict[str, Any]) -> C:
+    """Reads ``file`` (YAML), puts ``overrides`` over it and validates both together.
+
+    Raises:
+        ConfigError: The file cannot be read, or a key or value is wrong.
+    """
+    settings: Any = {}
+    if file is not None:
+        try:
+            settings = yaml.safe_load(file.read_text()) or {}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"cannot read {file}: {' '.join(str(error).split())}") from error
+        if not isinstance(settings, dict):
+            raise ConfigError(f"{file} must hold keys and values, such as 'sp_degree: 2'")
+    try:
+        return schema.model_validate({**settings, **overrides})
+    except ValidationError as error:
+        where = f"{file}: " if file is not None else ""
+        raise ConfigError(where + describe(error)) from error
+
+
+def describe(error: ValidationError) -> str:
+    """The first problem of a validation error in one line, with the name of the field."""
+    problem = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in problem["loc"])
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "extra_forbidden":
+        message = "unknown key: remove it or correct its name"
+    return f"{field}: {message}" if field else message

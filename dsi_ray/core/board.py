@@ -1,0 +1,116 @@
+"""TaskBoard: what is known of the tasks that a request has on its servers.
+
+Known is what was started and whose end was not heard; nothing is inferred about a server.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dsi_ray.core.messages import Mode, Output, ServerId, Task
+from dsi_ray.core.tree import Node
+
+
+@dataclass(slots=True, eq=False)
+class LiveTask:
+    """A task whose end was not heard.
+
+    Attributes:
+        task: As it was sent.
+        promised: The nodes at which it will report next, in order of position.
+        tip: The end of its own path, as far as it was heard.
+        started: Order in which tasks, and steps of tasks that go on alone, began.
+        displaced: By which later task, if any; it ends, or has ended, for that.
+    """
+
+    task: Task
+    promised: list[Node]
+    tip: Node
+    started: int
+    displaced: Mode | None = None
+
+    @property
+    def useful(self) -> bool:
+        """Whether anything that it will report is still news."""
+        return any(node.awaits_verdict for node in self.promised)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is doing a plain step: one token, no draft."""
+        return len(self.promised) == 1
+
+    def path_before(self, position: int) -> Node:
+        """The node on the task's path at ``position - 1``."""
+        for node in self.promised:
+            if node.position == position - 1:
+                return node
+        return self.tip
+
+
+class TaskBoard:
+    """The live tasks of one request, by server and in the order in which they were sent."""
+
+    def __init__(self, servers: Iterable[ServerId]) -> None:
+        self._by_server: dict[ServerId, list[LiveTask]] = {server: [] for server in servers}
+        self._tasks: dict[int, LiveTask] = {}
+        self._clock = itertools.count()
+
+    @property
+    def servers(self) -> list[ServerId]:
+        """The servers of the board, in order."""
+        return list(self._by_server)
+
+    def __iter__(self) -> Iterator[LiveTask]:
+        return iter(self._tasks.values())
+
+    def find(self, task: int) -> LiveTask | None:
+        """The live task with this id."""
+        return self._tasks.get(task)
+
+    def active(self, server: ServerId) -> list[LiveTask]:
+        """The running and the queued task of a server: at most two, displaced ones left out."""
+        return [live for live in self._by_server[server] if live.displaced is None]
+
+    def promised(self) -> set[Node]:
+        """The nodes at which a verdict is coming."""
+        return {
+            node
+            for live in self._tasks.values()
+            if live.displaced is None
+            for node in live.promised
+        }
+
+    def start(self, task: Task, nodes: list[Node], mode: Mode) -> LiveTask:
+        """Notes a task that is being sent; ``nodes`` are those at which it will report."""
+        before = self.active(task.server)
+        waits = bool(before) and (mode is Mode.QUEUE or before[0].task.is_prefill)
+        for live in before[1:] if waits else before:
+            live.displaced = mode
+        tip = nodes[0] if nodes else Node(task.tokens[-1], len(task.tokens) - 1, None)
+        live = LiveTask(task, nodes, tip, next(self._clock))
+        self._tasks[task.id] = live
+        self._by_server[task.server].append(live)
+        return live
+
+    def report(self, live: LiveTask, output: Output, tip: Node) -> None:
+        """Notes what a task reported; its own path now ends at ``tip``."""
+        live.tip = tip
+        live.started = next(self._clock)
+        live.promised = [tip]
+        if live.displaced is Mode.QUEUE:
+            # It was meant to be displaced while queued, but it had begun to run by then.
+            live.displaced = None
+        if not output.goes_on:
+            self.end(live)
+
+    def displace(self, live: LiveTask) -> None:
+        """Notes that a task is being cancelled."""
+        live.displaced = Mode.REPLACE
+
+    def end(self, live: LiveTask) -> None:
+        """Notes the end of a task; the one behind it is running now."""
+        del self._tasks[live.task.id]
+        tasks = self._by_server[live.task.server]
+        tasks.remove(live)
+        for successor in self.active(live.task.server)[:1]:
+            successor.started = next(self._clock)

@@ -1,0 +1,198 @@
+"""What the decoders share: events in, commit, commands out."""
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dsi_ray.core.board import LiveTask, TaskBoard
+from dsi_ray.core.commit import StopCriteria
+from dsi_ray.core.messages import (
+    Cancel,
+    Command,
+    Emit,
+    Ended,
+    Event,
+    Fail,
+    FinishReason,
+    Mode,
+    Output,
+    Reason,
+    Role,
+    ServerId,
+    Start,
+    Task,
+)
+from dsi_ray.core.tree import Node, TokenTree
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be decoded, and where.
+
+    Attributes:
+        id: Unique among the requests in flight.
+        prompt: At least one token id.
+        criteria: When the text ends.
+        targets: The target servers of the request; their number is its SP degree.
+        drafters: The drafters, by rank.
+        task_ids: Source of task ids, shared by all requests of a coordinator.
+    """
+
+    id: str
+    prompt: Sequence[int]
+    criteria: StopCriteria
+    targets: Sequence[ServerId]
+    drafters: Sequence[ServerId] = ()
+    task_ids: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    @property
+    def end(self) -> int:
+        """The first position that is not generated."""
+        return len(self.prompt) + self.criteria.max_tokens
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a request cost so far, forwards by role and tasks that did not end by themselves."""
+
+    drafted_tokens: int = 0
+    target_forwards: int = 0
+    drafter_forwards: int = 0
+    cancelled_tasks: int = 0
+
+
+class Decoder(ABC):
+    """Decodes one request. Deterministic: the same events give the same commands.
+
+    Attributes:
+        tree: Committed tokens, drafts and verdicts.
+        verifying: The tasks on the target servers.
+        drafting: The tasks on the drafters.
+        finish: Why the request ended; None while it goes on.
+        counts: What it cost.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.tree = TokenTree(request.prompt)
+        self.verifying = TaskBoard(request.targets)
+        self.drafting = TaskBoard(request.drafters)
+        self.finish: FinishReason | None = None
+        self.failed = False
+        self.counts = Counts()
+
+    def start(self) -> list[Command]:
+        """The first commands."""
+        return self._next()
+
+    def handle(self, events: Iterable[Event]) -> list[Command]:
+        """Takes in what happened at one moment; returns what to do, most urgent first."""
+        if self.finish is not None or self.failed:
+            for event in events:
+                self._apply(event)
+            return []
+        failures = [error for event in events if (error := self._apply(event)) is not None]
+        if failures:
+            self.failed = True
+            return [Fail(failures[0]), *self.abandon()]
+        tokens = self._commit()
+        if self.finish is not None:
+            return [Emit(tokens, self.finish), *self.abandon()]
+        commands = self._next()
+        if tokens:
+            commands.append(Emit(tokens))
+        return commands + self._cancel_contradicted()
+
+    def abandon(self) -> list[Command]:
+        """Cancels every task: the request is finished, has failed, or nobody wants it."""
+        return [
+            _cancel(board, live)
+            for board in (self.verifying, self.drafting)
+            for live in board
+            if live.displaced is None
+        ]
+
+    @abstractmethod
+    def _next(self) -> list[Command]:
+        """New tasks, after the events of one moment were taken in."""
+
+    def _commit(self) -> tuple[int, ...]:
+        tokens: list[int] = []
+        while self.finish is None and (token := self.tree.advance()) is not None:
+            tokens.append(token)
+            count = len(self.tree.tokens) - len(self.request.prompt)
+            self.finish = self.request.criteria.finish(count, token)
+        return tuple(tokens)
+
+    def _apply(self, event: Event) -> str | None:
+        """Takes one event in; returns an error that ends the request."""
+        board = self.verifying if self.verifying.find(event.task) else self.drafting
+        live = board.find(event.task)
+        if live is None:
+            return None
+        if isinstance(event, Output):
+            self._apply_output(live, event)
+            return None
+        board.end(live)
+        if event.reason is Reason.FAILED:
+            return self._apply_failure(live, event)
+        if event.reason in (Reason.CANCELLED, Reason.REPLACED):
+            self.counts.cancelled_tasks += 1
+        return None
+
+    def _apply_output(self, live: LiveTask, output: Output) -> None:
+        node = live.path_before(output.start)
+        server = live.task.server
+        if server.role is Role.TARGET:
+            self.counts.target_forwards += output.forwards
+            self.verifying.report(live, output, self.tree.judge(node, output.tokens))
+        else:
+            self.counts.drafter_forwards += output.forwards
+            self.counts.drafted_tokens += len(output.tokens)
+            self.drafting.report(live, output, self.tree.draft(node, output.tokens, server.index))
+
+    def _apply_failure(self, live: LiveTask, event: Ended) -> str | None:
+        return event.error or f"{live.task.server} failed"
+
+    def _verify(self, server: ServerId, mode: Mode, nodes: list[Node], *, alone: bool) -> Start:
+        """A task for a target server that reports at ``nodes``, a stretch of a path."""
+        tokens = self.tree.tokens_to(nodes[-1])
+        task = Task(
+            next(self.request.task_ids),
+            self.request.id,
+            server,
+            tokens,
+            start=nodes[0].position + 1,
+            limit=self.request.end if alone else 0,
+            stops=self.request.criteria.stop_ids,
+        )
+        self.verifying.start(task, nodes, mode)
+        return Start(task, mode)
+
+    def _draft(self, server: ServerId, mode: Mode, tip: Node, limit: int, report: int) -> Start:
+        """A task for a drafter that goes on from ``tip`` while the position is below ``limit``."""
+        task = Task(
+            next(self.request.task_ids),
+            self.request.id,
+            server,
+            tokens := self.tree.tokens_to(tip),
+            start=len(tokens),
+            limit=limit,
+            stops=self.request.criteria.stop_ids,
+            report=report,
+        )
+        self.drafting.start(task, [tip], mode)
+        return Start(task, mode)
+
+    def _cancel_contradicted(self) -> list[Command]:
+        return [
+            _cancel(self.verifying, live)
+            for live in self.verifying
+            if live.displaced is None and not live.task.is_prefill and not live.useful
+        ]
+
+
+def _cancel(board: TaskBoard, live: LiveTask) -> Cancel:
+    board.displace(live)
+    return Cancel(live.task.id)

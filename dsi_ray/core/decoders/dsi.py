@@ -1,0 +1,182 @@
+"""Distributed speculative inference: Algorithm 1 (Timor et al., ICLR 2025) with a lookahead."""
+
+from dataclasses import dataclass
+
+from dsi_ray.core.board import LiveTask
+from dsi_ray.core.decoders.base import Decoder, Request
+from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, Role, ServerId, Start, Task
+from dsi_ray.core.placement import Place, free_servers, place_anchor, place_block
+from dsi_ray.core.tree import Node, State
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How far drafting and verification are cut up.
+
+    Attributes:
+        lookahead: Drafts in a verification task, at least (Equation 1).
+        run_ahead: Most tokens between the last committed one and the end of a draft.
+    """
+
+    lookahead: int
+    run_ahead: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.lookahead <= self.run_ahead:
+            raise ValueError("a plan needs 1 <= lookahead <= run_ahead")
+
+
+@dataclass(slots=True)
+class _Drafter:
+    server: ServerId
+    tip: Node
+    """The end of its path, as far as it was heard."""
+    live: LiveTask | None = None
+    silent: bool = False
+    """It had no opinion after its tip."""
+
+
+class DSI(Decoder):
+    """Drafters run ahead while target servers verify different stretches of the draft.
+
+    Attributes:
+        plan: In force; may be replaced between events.
+    """
+
+    def __init__(self, request: Request, plan: Plan) -> None:
+        super().__init__(request)
+        self.plan = plan
+        self._drafters = [_Drafter(server, self.tree.root) for server in request.drafters]
+
+    def start(self) -> list[Command]:
+        """Starts the drafters and the anchor, and prefills the other target servers."""
+        commands = self._next()
+        busy = {live.task.server for live in self.verifying}
+        tokens = tuple(self.request.prompt)
+        if len(tokens) == 1:
+            return commands
+        for server in self.request.targets:
+            if server not in busy:
+                task = Task(
+                    next(self.request.task_ids),
+                    self.request.id,
+                    server,
+                    tokens[:-1],
+                    start=len(tokens),
+                )
+                self.verifying.start(task, [], Mode.REPLACE)
+                commands.append(Start(task, Mode.REPLACE))
+        return commands
+
+    def _next(self) -> list[Command]:
+        commands: list[Command] = []
+        for drafter in self._drafters:
+            commands += self._drive(drafter)
+        commands += self._anchor()
+        for drafter in self._drafters:
+            commands += self._dispatch(drafter)
+        return commands
+
+    def _apply(self, event: Event) -> str | None:
+        error = super()._apply(event)
+        if isinstance(event, Ended):
+            for drafter in self._drafters:
+                if drafter.live is not None and drafter.live.task.id == event.task:
+                    drafter.live = None
+        return error
+
+    def _apply_output(self, live: LiveTask, output: Output) -> None:
+        super()._apply_output(live, output)
+        if live.task.server.role is Role.DRAFTER:
+            drafter = next(d for d in self._drafters if d.server == live.task.server)
+            if live.displaced is None:
+                drafter.tip = live.tip
+            if not output.goes_on and drafter.live is live:
+                drafter.live = None
+                drafter.silent = not self._closes(live.tip, live.task.limit)
+
+    def _apply_failure(self, live: LiveTask, event: Ended) -> str | None:
+        if live.task.server.role is Role.TARGET:
+            return super()._apply_failure(live, event)
+        # Without its drafter the request goes on at the target's own speed.
+        self._drafters = [d for d in self._drafters if d.server != live.task.server]
+        return None
+
+    def _drive(self, drafter: _Drafter) -> list[Command]:
+        """Keeps a drafter on a path that may come true, within the run-ahead."""
+        root = self.tree.root
+        horizon = min(root.position + 1 + self.plan.run_ahead, self.request.end - 1)
+        mode = Mode.REPLACE
+        if drafter.live is not None:
+            if drafter.tip.state is State.AHEAD:
+                # Let it run on before it gets to its limit, a message for several tokens.
+                if horizon - drafter.live.task.limit < max(1, self.plan.run_ahead // 2):
+                    return []
+                mode = Mode.QUEUE
+            elif drafter.tip.state is State.COMMITTED:
+                # The target was faster; what is on its way may still be ahead.
+                return []
+        if drafter.tip.state is not State.AHEAD:
+            drafter.tip, drafter.silent = self._survivor(drafter.tip), False
+        if drafter.silent or self._closes(drafter.tip, horizon):
+            return []
+        start = self._draft(drafter.server, mode, drafter.tip, horizon, self.plan.lookahead)
+        drafter.live = self.drafting.find(start.task.id)
+        return [start]
+
+    def _survivor(self, tip: Node) -> Node:
+        """Where a drafter goes on that is off its path: where the first that is still on one is."""
+        tips = (d.tip for d in self._drafters if d.tip.state is State.AHEAD)
+        root = self.tree.root
+        return next((tip for tip in tips if tip is not root), self.tree.survivor(tip))
+
+    def _closes(self, tip: Node, limit: int) -> bool:
+        """Whether no draft follows ``tip``: the text ends there or the limit is reached."""
+        ends = tip.token in self.request.criteria.stop_ids and tip is not self.tree.root
+        return ends or tip.position + 1 >= limit
+
+    def _anchor(self) -> list[Command]:
+        """Covers the root if no live task does."""
+        root = self.tree.root
+        promised = self.verifying.promised()
+        if root in promised:
+            return []
+        tips = (d.tip for d in self._drafters if d.tip.state is State.AHEAD)
+        path = self.tree.path(next(tips, root))
+        return [self._start_block(place_anchor(self.verifying), _uncovered(path, promised))]
+
+    def _dispatch(self, drafter: _Drafter) -> list[Command]:
+        """Sends what the drafter has guessed and nobody verifies, in blocks."""
+        commands: list[Command] = []
+        path = self.tree.path(drafter.tip)
+        while True:
+            block = _uncovered(path, self.verifying.promised())
+            if not block or (len(block) < self.plan.lookahead and not self._final(block, drafter)):
+                return commands
+            place = place_block(self.verifying, path, block[0])
+            if place is None:
+                return commands
+            if len(free_servers(self.verifying)) > 1:
+                block = block[: self.plan.lookahead]
+            commands.append(self._start_block(place, block))
+
+    def _final(self, block: list[Node], drafter: _Drafter) -> bool:
+        """Whether ``block`` will not grow, so that it need not have the whole lookahead."""
+        tip = block[-1]
+        if tip is not drafter.tip:
+            return True
+        return drafter.silent or self._closes(tip, self.request.end - 1)
+
+    def _start_block(self, place: Place, nodes: list[Node]) -> Start:
+        return self._verify(place.server, place.mode, [*place.prefix, *nodes], alone=True)
+
+
+def _uncovered(path: list[Node], promised: set[Node]) -> list[Node]:
+    """The first stretch of ``path`` without a verdict, known or coming."""
+    block: list[Node] = []
+    for node in path:
+        if node.awaits_verdict and node not in promised:
+            block.append(node)
+        elif block:
+            break
+    return block

@@ -1,0 +1,83 @@
+"""Where a verification task goes: dispatch and anchor (the rules of section "Dispatch")."""
+
+from dataclasses import dataclass
+
+from dsi_ray.core.board import LiveTask, TaskBoard
+from dsi_ray.core.messages import Mode, ServerId
+from dsi_ray.core.tree import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A server, how the task gets there, and the nodes of a queued task that it takes over."""
+
+    server: ServerId
+    mode: Mode
+    prefix: tuple[Node, ...] = ()
+
+
+def free_servers(board: TaskBoard) -> list[ServerId]:
+    """Servers without work, then those whose work is all contradicted.
+
+    A server that only prefills the prompt counts as one without work: it needs that anyway.
+    """
+    idle, contradicted = [], []
+    for server in board.servers:
+        work = [live for live in board.active(server) if not live.task.is_prefill]
+        if not work:
+            idle.append(server)
+        elif not any(live.useful for live in work):
+            contradicted.append(server)
+    return idle + contradicted
+
+
+def place_block(board: TaskBoard, path: list[Node], first: Node) -> Place | None:
+    """Where a block goes that starts at ``first`` on ``path``; None if it has to wait."""
+    for server in free_servers(board) + _redundant(board):
+        return Place(server, Mode.REPLACE)
+    on_path = set(path)
+    behind = [
+        active[0]
+        for active in map(board.active, board.servers)
+        if len(active) == 1 and _leads_to(active[0], on_path, first)
+    ]
+    if behind:
+        return Place(min(behind, key=lambda live: live.started).task.server, Mode.QUEUE)
+    for server in board.servers:
+        for queued in board.active(server)[1:]:
+            if first.parent is not None and queued.promised[-1] is first.parent:
+                return Place(server, Mode.QUEUE, tuple(queued.promised))
+    return None
+
+
+def place_anchor(board: TaskBoard) -> Place:
+    """Where the task goes that covers the root; it waits for nothing."""
+    for server in free_servers(board):
+        return Place(server, Mode.REPLACE)
+    deepest = max(board.servers, key=lambda server: _first_position(board.active(server)))
+    return Place(deepest, Mode.REPLACE)
+
+
+def _redundant(board: TaskBoard) -> list[ServerId]:
+    """Servers doing a plain step that another running task, begun no later, delivers too."""
+    running = [active[0] for active in map(board.active, board.servers) if active]
+    return [
+        live.task.server
+        for live in running
+        if live.is_plain
+        and len(board.active(live.task.server)) == 1
+        and any(
+            other is not live and other.started <= live.started and live.promised[0] in other.promised
+            for other in running
+        )
+    ]
+
+
+def _leads_to(live: LiveTask, on_path: set[Node], first: Node) -> bool:
+    last = live.promised[-1] if live.promised else None
+    return last is not None and last in on_path and last.position < first.position
+
+
+def _first_position(active: list[LiveTask]) -> int:
+    news = (node.position for live in active for node in live.promised if node.awaits_verdict)
+    return min(news, default=-1)

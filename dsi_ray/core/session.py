@@ -1,0 +1,185 @@
+"""ServerSession: what one server does for one request.
+
+A server holds for each request one running task and at most one queued. The same code runs in the
+model server and under virtual time; only who computes a forward differs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dsi_ray.core.messages import Ended, Event, Mode, Output, Reason, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One forward: the model's own tokens are wanted at positions ``start .. len(tokens)``.
+
+    A ``start`` of ``len(tokens) + 1`` wants none: it only fills the KV cache.
+    """
+
+    tokens: tuple[int, ...]
+    start: int
+
+
+class ServerSession:
+    """The running and the queued task of one request on one server.
+
+    Attributes:
+        interrupted: The forward under way is of no more use: stop it.
+    """
+
+    def __init__(self) -> None:
+        self._running: Task | None = None
+        self._queued: Task | None = None
+        self._own: tuple[int, ...] = ()
+        """The server's own path: the running task's path up to ``start``, then own tokens."""
+        self._alone = False
+        """The running task left its draft: it goes on from its own path."""
+        self._reported = 0
+        """How many tokens of the own path were reported, or known before the task."""
+        self._unreported = (0, 0.0)
+        """Forwards and seconds spent on the tokens that are not yet reported."""
+        self._step: Step | None = None
+        self.interrupted = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to run and nothing running."""
+        return self._running is None and self._step is None
+
+    def submit(self, task: Task, mode: Mode) -> list[Event]:
+        """Takes a task in; returns the ends of the tasks that it displaces."""
+        if self._running is None:
+            if mode is Mode.QUEUE and not _compatible(self._own, task.tokens):
+                return [Ended(task.id, Reason.DROPPED)]
+            return self._run(task, self._own if mode is Mode.QUEUE else ())
+        ended = self._end_queued(Reason.REPLACED)
+        if mode is Mode.QUEUE or self._running.is_prefill:
+            # A prefill of the prompt is never wasted: new work waits for it.
+            self._queued = task
+            return ended
+        ended.insert(0, Ended(self._running.id, Reason.REPLACED))
+        return ended + self._run(task, ())
+
+    def cancel(self, task: int) -> list[Event]:
+        """Ends one task, running or queued; an unknown one is fine."""
+        if self._queued is not None and self._queued.id == task:
+            return self._end_queued(Reason.CANCELLED)
+        if self._running is None or self._running.id != task:
+            return []
+        queued, self._queued = self._queued, None
+        self._stop_running()
+        cancelled: list[Event] = [Ended(task, Reason.CANCELLED)]
+        return cancelled if queued is None else cancelled + self._run(queued, ())
+
+    def fail(self, error: str) -> list[Event]:
+        """The forward raised: ends every task of the request."""
+        failed = [task for task in (self._running, self._queued) if task is not None]
+        self._queued = None
+        self._stop_running()
+        self._step, self.interrupted = None, False
+        return [Ended(task.id, Reason.FAILED, error) for task in failed]
+
+    def next_step(self) -> Step | None:
+        """The forward to compute now, or None. :meth:`finish` or :meth:`stopped` must follow."""
+        task = self._running
+        if task is None or self._step is not None:
+            return None
+        tokens = self._own if self._alone else task.tokens
+        self._step = Step(tokens, task.start if task.is_prefill else len(self._own))
+        return self._step
+
+    def stopped(self) -> None:
+        """The forward was stopped before its end."""
+        self._step, self.interrupted = None, False
+
+    def finish(self, tokens: Sequence[int], seconds: float = 0.0) -> list[Event]:
+        """The forward gave ``tokens`` from the step's ``start`` on; returns what to report.
+
+        Fewer tokens than asked for means that the model has no opinion on the rest.
+        """
+        step, interrupted = self._step, self.interrupted
+        assert step is not None, "finish follows next_step"
+        self.stopped()
+        if interrupted or self._running is None:
+            return []
+        forwards, spent = self._unreported
+        self._unreported = (forwards + 1, spent + seconds)
+        wanted = len(step.tokens) + 1 - step.start
+        accepted = _agreement(step, tokens)
+        own = tokens[: accepted + 1]
+        self._own = (*step.tokens[: step.start], *own)
+        silent = len(own) <= accepted < wanted
+        self._alone = wanted > 0 and not silent and (wanted == 1 or len(own) < wanted)
+        return self._settle(self._running)
+
+    def _settle(self, task: Task) -> list[Event]:
+        """Decides what follows the running task, and reports."""
+        dropped: list[Event] = []
+        if self._queued is not None and not _compatible(self._own, self._queued.tokens):
+            dropped = self._end_queued(Reason.DROPPED)
+        if self._queued is not None:
+            successor, self._queued = self._queued, None
+            return self._report(task, goes_on=False) + self._run(successor, self._own)
+        goes_on = self._alone and self._may_go_on(task)
+        if goes_on and len(self._own) - self._reported < task.report:
+            return dropped
+        events = self._report(task, goes_on)
+        if not goes_on:
+            self._running = None
+        return events + dropped
+
+    def _report(self, task: Task, goes_on: bool) -> list[Event]:
+        """The own tokens that were not yet reported, and whether the task goes on."""
+        start, tokens = self._reported, self._own[self._reported :]
+        (forwards, seconds), self._unreported = self._unreported, (0, 0.0)
+        self._reported = len(self._own)
+        if task.is_prefill:
+            return [Ended(task.id, Reason.DONE)]
+        return [Output(task.id, start, tokens, goes_on, forwards, seconds)]
+
+    def _may_go_on(self, task: Task) -> bool:
+        return len(self._own) < task.limit and self._own[-1] not in task.stops
+
+    def _run(self, task: Task, own: tuple[int, ...]) -> list[Event]:
+        """Makes ``task`` the running one; ``own`` is what is already known of its path."""
+        if self._step is not None:
+            self.interrupted = True
+        self._running = task
+        known = own if len(own) >= task.start else task.tokens[: task.start]
+        self._own = known
+        self._alone = len(known) > len(task.tokens)
+        # What the server knew before is new to this task's listener from its draft's end on.
+        self._reported = min(len(known), len(task.tokens))
+        self._unreported = (0, 0.0)
+        if len(known) <= len(task.tokens) or self._may_go_on(task):
+            return []
+        self._running = None
+        return self._report(task, goes_on=False)
+
+    def _stop_running(self) -> None:
+        self._running = None
+        self._own = ()
+        if self._step is not None:
+            self.interrupted = True
+
+    def _end_queued(self, reason: Reason) -> list[Event]:
+        queued, self._queued = self._queued, None
+        return [] if queued is None else [Ended(queued.id, reason)]
+
+
+def _agreement(step: Step, tokens: Sequence[int]) -> int:
+    """How many of the step's drafts equal the model's own tokens, from the first on."""
+    draft = step.tokens[step.start :]
+    count = 0
+    for drafted, own in zip(draft, tokens, strict=False):
+        if drafted != own:
+            break
+        count += 1
+    return count
+
+
+def _compatible(own: tuple[int, ...], tokens: tuple[int, ...]) -> bool:
+    """Whether one path is the beginning of the other."""
+    length = min(len(own), len(tokens))
+    return own[:length] == tokens[:length]

@@ -1,0 +1,72 @@
+"""Greedy continuations in batches, and what is wrong with some of them: loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from transformers import LlamaForCausalLM, StaticCache
+
+LONGEST_PERIOD = 32
+LOOP_REPEATS = 3
+REPEAT_NGRAM = 6
+REPEAT_WINDOW = 64
+
+
+@torch.inference_mode()
+def continue_greedily(model: LlamaForCausalLM, prompts: Tensor, new_tokens: int) -> Tensor:
+    """Return the prompts (all of one length) with `new_tokens` greedy tokens each.
+
+    A row that has ended is filled up with its end token.
+    """
+    end = model.config.eos_token_id
+    rows, length = prompts.shape
+    cache = StaticCache(config=model.config, max_cache_len=length + new_tokens)
+    tokens = torch.full((rows, length + new_tokens), end)
+    tokens[:, :length] = prompts
+    ended = torch.zeros(rows, dtype=torch.bool)
+    step = prompts
+    for position in range(length, length + new_tokens):
+        logits = model(step, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+        chosen = logits[:, -1].argmax(-1).masked_fill(ended, end)
+        tokens[:, position] = chosen
+        ended |= chosen == end
+        if ended.all():
+            break
+        step = chosen[:, None]
+    return tokens.clone()
+
+
+def written(sequences: Tensor, prompt_length: int, end: int) -> Tensor:
+    """Return a mask of the tokens that the model wrote: after the prompt, up to its first end."""
+    ends = sequences[:, prompt_length:] == end
+    mask = torch.zeros_like(sequences, dtype=torch.bool)
+    mask[:, prompt_length:] = (ends.cumsum(1) - ends.long()) == 0
+    return mask
+
+
+def outputs(sequences: Tensor, prompt_length: int, end: int) -> Iterator[list[int]]:
+    """Yield what each row wrote after its prompt, without the end token."""
+    for row, mask in zip(sequences, written(sequences, prompt_length, end), strict=True):
+        yield [token for token in row[mask].tolist() if token != end]
+
+
+def loops(output: list[int]) -> bool:
+    """Tell whether an output ends in `LOOP_REPEATS` or more copies of at most `LONGEST_PERIOD`."""
+    for period in range(1, LONGEST_PERIOD + 1):
+        tail = output[-period * LOOP_REPEATS :]
+        if len(tail) == period * LOOP_REPEATS and tail[period:] == tail[:-period]:
+            return True
+    return False
+
+
+def repeats(sequences: Tensor) -> Tensor:
+    """Return a mask of the tokens that end a copy of `REPEAT_NGRAM` or more recent tokens."""
+    rows, length = sequences.shape
+    mask = torch.zeros(rows, length, dtype=torch.bool)
+    for offset in range(1, min(REPEAT_WINDOW, length - REPEAT_NGRAM) + 1):
+        same = sequences[:, offset:] == sequences[:, :-offset]
+        copied = same.unfold(1, REPEAT_NGRAM, 1).all(-1)
+        mask[:, offset + REPEAT_NGRAM - 1 :] |= copied
+    return mask

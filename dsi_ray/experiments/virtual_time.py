@@ -1,0 +1,186 @@
+"""Virtual time: the decoders and server sessions of core/ against modelled latencies.
+
+Nothing waits: a heap of events carries the clock. With free messages the result is the
+zero-overhead bound of a given acceptance trace, the yardstick for the real runtime.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dsi_ray.core.decoders import Decoder
+from dsi_ray.core.messages import (
+    Cancel,
+    Command,
+    Emit,
+    Event,
+    Fail,
+    Mode,
+    ServerId,
+    Start,
+    Task,
+)
+from dsi_ray.core.session import ServerSession, Step
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualModel:
+    """A model in virtual time.
+
+    Attributes:
+        own: The model's own token after a path.
+        latency: Duration of a forward.
+    """
+
+    own: Callable[[tuple[int, ...]], int]
+    latency: Callable[[Step], float]
+
+    def tokens(self, step: Step) -> list[int]:
+        """The own tokens of one forward."""
+        return [self.own(step.tokens[:i]) for i in range(step.start, len(step.tokens) + 1)]
+
+
+@dataclass(slots=True)
+class _Server:
+    model: VirtualModel
+    session: ServerSession = field(default_factory=ServerSession)
+    epoch: int = 0
+    """Forwards begun; the end of a forward that was stopped is recognised by it."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What happened in one decoding.
+
+    Attributes:
+        tokens: Committed tokens.
+        seconds: When the last was committed.
+        commits: Time of each commit and its tokens.
+        messages: Commands sent and reports received.
+        started: Ids of all tasks.
+        ended: Ids of the tasks whose end was heard.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    commits: list[tuple[float, tuple[int, ...]]] = field(default_factory=list)
+    messages: int = 0
+    started: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    error: str | None = None
+
+
+class VirtualDriver:
+    """Runs one decoder to its end.
+
+    Args:
+        decoder: Fresh.
+        models: A model for each server of the request.
+        message: Latency of a message from ``source`` to ``destination``, called once a message.
+            Reports of one server keep their order, as a stream's items do.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        models: dict[ServerId, VirtualModel],
+        message: Callable[[], float] = lambda: 0.0,
+        observe: Callable[[Decoder], None] = lambda decoder: None,
+    ) -> None:
+        self._decoder = decoder
+        self._servers = {server: _Server(model) for server, model in models.items()}
+        self._message = message
+        self._observe = observe
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = itertools.count()
+        self._now = 0.0
+        self._reported_at: dict[ServerId, float] = {}
+        self._where: dict[int, ServerId] = {}
+        self._inbox: list[Event] = []
+        self.run = Run()
+
+    def __call__(self) -> Run:
+        """Decodes to the end and drains all servers."""
+        self._execute(self._decoder.start())
+        while self._heap:
+            self._now, _, action = heapq.heappop(self._heap)
+            action()
+            # All that happens at one instant is one moment for the decoder.
+            if self._inbox and not (self._heap and self._heap[0][0] == self._now):
+                events, self._inbox = self._inbox, []
+                commands = self._decoder.handle(events)
+                self._observe(self._decoder)
+                self._execute(commands)
+        return self.run
+
+    def _at(self, time: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (time, next(self._sequence), action))
+
+    def _execute(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            match command:
+                case Start(task, mode):
+                    self.run.started.append(task.id)
+                    self._where[task.id] = task.server
+                    self._send(task, mode)
+                case Cancel(task_id):
+                    self._cancel(task_id)
+                case Emit(tokens, _):
+                    self.run.tokens += tokens
+                    self.run.commits.append((self._now, tokens))
+                    self.run.seconds = self._now
+                case Fail(error):
+                    self.run.error = error
+
+    def _send(self, task: Task, mode: Mode) -> None:
+        server = self._servers[task.server]
+        self.run.messages += 1
+
+        def arrive() -> None:
+            self._report(task.server, server.session.submit(task, mode))
+            self._work(task.server)
+
+        self._at(self._now + self._message(), arrive)
+
+    def _cancel(self, task_id: int) -> None:
+        where = self._where[task_id]
+        session = self._servers[where].session
+        self.run.messages += 1
+
+        def arrive() -> None:
+            self._report(where, session.cancel(task_id))
+            self._work(where)
+
+        self._at(self._now + self._message(), arrive)
+
+    def _work(self, where: ServerId) -> None:
+        server = self._servers[where]
+        if server.session.interrupted:
+            server.epoch += 1
+            server.session.stopped()
+        step = server.session.next_step()
+        if step is None:
+            return
+        server.epoch += 1
+        epoch, seconds = server.epoch, server.model.latency(step)
+
+        def done() -> None:
+            if server.epoch == epoch:
+                self._report(where, server.session.finish(server.model.tokens(step), seconds))
+                self._work(where)
+
+        self._at(self._now + seconds, done)
+
+    def _report(self, where: ServerId, events: list[Event]) -> None:
+        if not events:
+            return
+        self.run.messages += 1
+        time = max(self._now + self._message(), self._reported_at.get(where, 0.0))
+        self._reported_at[where] = time
+
+        def arrive() -> None:
+            self._inbox += events
+            self.run.ended += [e.task for e in events if not getattr(e, "goes_on", False)]
+
+        self._at(time, arrive)

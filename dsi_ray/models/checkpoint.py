@@ -1,0 +1,149 @@
+"""Loads a causal language model with transformers, or says in one line why it cannot be used."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    DynamicCache,
+    DynamicLayer,
+    GgufConfig,
+)
+from transformers.cache_utils import DummyLayer, DynamicSlidingWindowLayer
+
+from dsi_ray.config import ModelConfig
+from dsi_ray.models.base import ModelError
+
+_CROPPABLE = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
+
+
+def find_device(config: ModelConfig) -> torch.device:
+    """Returns where the model runs.
+
+    Raises:
+        ModelError: A GPU is asked for and there is none.
+    """
+    if config.device == "cpu" or (config.device == "auto" and not config.num_gpus):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ModelError(f"{config.model}: torch sees no GPU here; use device: cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def load_checkpoint(source: str, dtype: str, device: torch.device) -> Any:
+    """Returns a transformers model in eval mode on ``device``.
+
+    Args:
+        source: A directory, a hub id or a GGUF file. Only a hub id may use the network.
+        dtype: As in `ModelConfig`.
+        device: Where to put it.
+
+    Raises:
+        ModelError: It cannot be found or loaded, or its cache cannot be cropped.
+    """
+    place = locate(source)
+    options: dict[str, Any] = {"dtype": dtype}
+    if dtype == "auto" and device.type == "cpu":
+        options["dtype"] = "float32"
+    if "gguf_file" in place:
+        options["quantization_config"] = GgufConfig(dequantize=True)
+    with _in_one_line(source):
+        config = AutoConfig.from_pretrained(**place)
+    refuse_unsuitable(source, config)
+    with _in_one_line(source):
+        model = AutoModelForCausalLM.from_pretrained(**place, **options)
+        return model.eval().requires_grad_(False).to(device)
+
+
+def locate(source: str) -> dict[str, Any]:
+    """Returns the arguments with which transformers finds ``source``.
+
+    Raises:
+        ModelError: It is a path to nothing, or a GGUF file that cannot be read here.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return {"pretrained_model_name_or_path": str(path), "local_files_only": True}
+    if path.suffix == ".gguf" and path.is_file():
+        _need_gguf_packages(source)
+        return {
+            "pretrained_model_name_or_path": str(path.parent),
+            "gguf_file": path.name,
+            "local_files_only": True,
+        }
+    if path.suffix == ".gguf" or path.is_absolute() or source.startswith((".", "~")):
+        raise ModelError(f"{source}: no such model directory or GGUF file; correct the path")
+    return {"pretrained_model_name_or_path": source}
+
+
+def _need_gguf_packages(source: str) -> None:
+    missing = [name for name in ("gguf", "accelerate") if find_spec(name) is None]
+    if missing:
+        names = " and ".join(missing)
+        raise ModelError(f"{source}: GGUF needs {names}; pip install 'dsi-ray[gguf]'")
+
+
+@contextmanager
+def _in_one_line(source: str) -> Iterator[None]:
+    """Turns whatever transformers raises (any kind, often many lines) into a ModelError."""
+    try:
+        yield
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        reason = lines[0].rstrip(".") if lines else type(error).__name__
+        raise ModelError(
+            f"{source}: cannot be loaded ({reason}); give a model directory, a hub id that can be "
+            "reached, or a GGUF file"
+        ) from error
+
+
+def refuse_unsuitable(source: str, config: Any) -> None:
+    """Checks, before any weights are read, what the configuration tells.
+
+    Raises:
+        ModelError: Not a decoder-only causal model, or its state cannot be cropped.
+    """
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"{source}: encoder-decoder models are not supported; use a causal one")
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelError(f"{source}: {config.model_type} is not a causal language model; use one")
+    architecture = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    if architecture._is_stateful or not _has_croppable_layers(config):
+        raise ModelError(
+            f"{source}: {config.model_type} keeps a recurrent state, which cannot take back a "
+            "rejected draft; use a model with attention in every layer"
+        )
+
+
+def _has_croppable_layers(config: Any) -> bool:
+    try:
+        layers = DynamicCache(config=config).layers
+    except (AttributeError, KeyError):  # of old or unusual configurations; the model is tried later
+        return True
+    return all(type(layer) in _CROPPABLE for layer in layers)
+
+
+def max_context(config: Any) -> int | None:
+    """Returns the longest sequence that the model takes, None if its configuration sets no limit."""
+    text = config.get_text_config(decoder=True)
+    limit = getattr(text, "max_position_embeddings", None)
+    rope = getattr(text, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":
+        # Beyond this length the rotations of all positions change, also of those that are cached.
+        limit = rope.get("original_max_position_embeddings", limit)
+    return limit
+
+
+def eos_ids(model: Any) -> tuple[int, ...]:
+    """Returns the ids that end a text."""
+    generation = model.generation_config
+    ids = model.config.eos_token_id if generation is None else generation.eos_token_id
+    if ids is None:
+        return ()
+    return (ids,) if isinstance(ids, int) else tuple(ids)

@@ -1,0 +1,156 @@
+"""A model whose forward is a timed wait: the paper's online experiment.
+
+What it says and how long it takes are pure functions, so that a virtual-time driver, which does
+not wait, uses the same numbers.
+"""
+
+import random
+import sys
+import threading
+from collections.abc import Sequence
+from time import perf_counter
+
+from dsi_ray.config import Simulation
+from dsi_ray.core.messages import Role
+from dsi_ray.models.base import CacheStats, ForwardCancelled, ModelInfo
+from dsi_ray.models.prefix import common_prefix
+from dsi_ray.params import SamplingParams
+
+_MASK = 2**64 - 1
+_TOKEN, _ACCEPT, _OTHER = range(3)
+
+# A timed wait on Linux ends this many seconds late (median of 1 ms waits).
+_WAKE_UP = 0.00009
+
+
+def _random(seed: int, position: int, purpose: int) -> int:
+    """64 bits that depend on all three numbers and nothing else (splitmix64)."""
+    state = (seed * 0xD1342543DE82EF95 + position * 3 + purpose) & _MASK
+    for _ in range(2):
+        state = (state + 0x9E3779B97F4A7C15) & _MASK
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        state ^= state >> 31
+    return state
+
+
+def target_token(simulation: Simulation, position: int) -> int:
+    """Returns the target's token at ``position``, whatever comes before it."""
+    return _random(simulation.seed, position, _TOKEN) % simulation.vocab_size
+
+
+def is_accepted(simulation: Simulation, position: int) -> bool:
+    """Returns whether the drafter's token at ``position`` is the target's."""
+    return _random(simulation.seed, position, _ACCEPT) < simulation.acceptance_rate * 2**64
+
+
+def drafter_token(simulation: Simulation, position: int) -> int:
+    """Returns the drafter's token at ``position``: the target's or surely another one."""
+    token = target_token(simulation, position)
+    if is_accepted(simulation, position):
+        return token
+    step = 1 + _random(simulation.seed, position, _OTHER) % (simulation.vocab_size - 1)
+    return (token + step) % simulation.vocab_size
+
+
+def forward_seconds(simulation: Simulation, computed: int, wanted: int, first: bool) -> float:
+    """Returns how long a forward takes, without jitter.
+
+    Args:
+        simulation: The model.
+        computed: Number of tokens that the session's cache lacks.
+        wanted: Number of tokens asked for; 0 is a prefill.
+        first: Whether the session has computed nothing yet: the prompt, of whatever length,
+            then takes ``ttft_ms - tpot_ms``, and the first token ``tpot_ms`` as usual.
+    """
+    tpot = simulation.tpot_ms
+    if not first:
+        milliseconds = tpot + simulation.per_token_ms * (computed - 1) if computed else 0.0
+    else:
+        ttft = tpot if simulation.ttft_ms is None else simulation.ttft_ms
+        milliseconds = max(ttft - tpot, 0.0)
+        if wanted:
+            milliseconds = ttft + simulation.per_token_ms * (wanted - 1)
+    return milliseconds / 1000
+
+
+def wait_until(deadline: float, stop: threading.Event) -> None:
+    """Waits until `perf_counter` shows ``deadline``.
+
+    Raises:
+        ForwardCancelled: ``stop`` was set before.
+    """
+    if stop.is_set():
+        raise ForwardCancelled
+    while (left := deadline - perf_counter()) > _WAKE_UP:
+        # A long wait ends later than a short one: it stops early, and a short one follows.
+        if stop.wait(left * 0.97 - _WAKE_UP if left > 0.005 else left - _WAKE_UP):
+            raise ForwardCancelled
+
+
+class SimulatedModel:
+    """Takes its time and says what `target_token` or `drafter_token` says.
+
+    Target and drafter agree at the drafter's acceptance rate if both simulations have the same
+    seed and vocabulary. There is no end-of-sequence token.
+    """
+
+    def __init__(self, simulation: Simulation, role: Role, index: int = 0) -> None:
+        """``index`` is the server's: each draws its own jitter."""
+        self._simulation = simulation
+        self._token_at = target_token if role is Role.TARGET else drafter_token
+        self._jitter = random.Random(f"{simulation.seed} {role} {index}")
+        self._sessions: dict[str, tuple[int, ...]] = {}
+        self._computed = 0
+        self._reused = 0
+
+    @property
+    def info(self) -> ModelInfo:
+        """Facts about the model."""
+        return ModelInfo(
+            name="simulated",
+            vocab_size=self._simulation.vocab_size,
+            max_context=sys.maxsize,
+            eos_ids=(),
+            parameters=0,
+            dtype="none",
+            device="none",
+        )
+
+    @property
+    def cache_stats(self) -> CacheStats:
+        """Counts what a KV cache would have computed and reused; it takes no bytes."""
+        return CacheStats(
+            sessions=len(self._sessions),
+            bytes=0,
+            evictions=0,
+            computed_tokens=self._computed,
+            reused_tokens=self._reused,
+        )
+
+    def extend(
+        self,
+        session: str,
+        tokens: Sequence[int],
+        start: int,
+        params: SamplingParams,
+        stop: threading.Event,
+    ) -> list[int]:
+        """Waits as long as the forward would take, then returns the tokens."""
+        began = perf_counter()
+        tokens = tuple(tokens)
+        cached = self._sessions.get(session)
+        kept = min(common_prefix(cached or (), tokens), start - 1)
+        wanted = len(tokens) + 1 - start
+        seconds = forward_seconds(self._simulation, len(tokens) - kept, wanted, cached is None)
+        if self._simulation.jitter:
+            seconds *= max(self._jitter.gauss(1, self._simulation.jitter), 0)
+        wait_until(began + seconds, stop)
+        self._sessions[session] = tokens
+        self._computed += len(tokens) - kept
+        self._reused += kept
+        return [self._token_at(self._simulation, i) for i in range(start, len(tokens) + 1)]
+
+    def release(self, session: str) -> None:
+        """Forgets the session; an unknown one is fine."""
+        self._sessions.pop(session, None)

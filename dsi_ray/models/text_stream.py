@@ -1,0 +1,135 @@
+"""Tokens in, text out, piece by piece; ends at stop strings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+_INCOMPLETE = "\ufffd"
+"""What decoders write for bytes that are no whole character (yet)."""
+
+_CONTEXT = 8
+"""So many prompt tokens show whether the first piece begins with a space."""
+
+
+class Decoder(Protocol):
+    """The part of a tokenizer that turns ids into text."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What some tokens added to the text.
+
+    Attributes:
+        text: New text that no stop string can take back.
+        used: How many of the pushed tokens belong to the output; fewer than were pushed only
+            where a stop string ended it.
+        stopped: Whether a stop string was found. It is not part of the text.
+    """
+
+    text: str
+    used: int
+    stopped: bool
+
+
+class TextStream:
+    """The text of one output.
+
+    All the pieces together are what the tokens decode to at once, up to the first stop string,
+    however the tokens were cut into blocks.
+    """
+
+    def __init__(
+        self, decoder: Decoder, prompt: Sequence[int] = (), stop: Sequence[str] = ()
+    ) -> None:
+        """Starts the text that follows ``prompt``."""
+        self._text = _Detokenizer(decoder, prompt)
+        self._stop = _StopFinder(stop)
+
+    def push(self, tokens: Sequence[int]) -> Piece:
+        """Takes the next tokens. After a stop string nothing more may be pushed."""
+        text = ""
+        for used, token in enumerate(tokens, start=1):
+            new, stopped = self._stop.push(self._text.push(token))
+            text += new
+            if stopped:
+                return Piece(text, used, stopped=True)
+        return Piece(text, len(tokens), stopped=False)
+
+    def finish(self) -> Piece:
+        """Returns what was held back; the last bytes may complete a stop string."""
+        text, stopped = self._stop.push(self._text.flush())
+        return Piece(text if stopped else text + self._stop.flush(), 0, stopped)
+
+
+class _Detokenizer:
+    """Decodes tokens one after the other.
+
+    A tokenizers.DecodeStream works alike, but fails on invalid bytes that follow a valid
+    character of a byte-fallback vocabulary, and cannot be flushed.
+    """
+
+    def __init__(self, decoder: Decoder, prompt: Sequence[int]) -> None:
+        self._decode = decoder.decode
+        self._pending: list[int] = []
+        self._set_context(prompt[-_CONTEXT:])
+
+    def push(self, token: int) -> str:
+        """Returns the text of the tokens so far that was not returned before."""
+        self._pending.append(token)
+        text = self._decode([*self._context, *self._pending])
+        # A token without text, a special one, must not become the whole context: some decoders
+        # drop the space in front of what they take for the first word.
+        if text.endswith(_INCOMPLETE) or len(text) <= len(self._context_text):
+            return ""
+        return self._take(text)
+
+    def flush(self) -> str:
+        """Returns the rest, be its characters whole or not."""
+        return self._take(self._decode([*self._context, *self._pending]))
+
+    def _take(self, text: str) -> str:
+        # Where the context reads otherwise because of what follows, it is already out.
+        known = text.startswith(self._context_text)
+        new = text[len(self._context_text) :] if known else self._decode(self._pending)
+        self._set_context(self._pending)
+        self._pending = []
+        return new
+
+    def _set_context(self, tokens: Sequence[int]) -> None:
+        self._context = list(tokens)
+        self._context_text = self._decode(self._context)
+
+
+class _StopFinder:
+    """Passes text on up to the first stop string; holds back what may become one."""
+
+    def __init__(self, stop: Sequence[str]) -> None:
+        self._stop = stop
+        self._held = ""
+
+    def push(self, text: str) -> tuple[str, bool]:
+        """Returns the text that is safe to pass on and whether a stop string ended it."""
+        text = self._held + text
+        found = [at for stop in self._stop if (at := text.find(stop)) >= 0]
+        if found:
+            self._held = ""
+            return text[: min(found)], True
+        safe = len(text) - self._beginning_of_stop(text)
+        self._held = text[safe:]
+        return text[:safe], False
+
+    def flush(self) -> str:
+        """Returns what is held back."""
+        text, self._held = self._held, ""
+        return text
+
+    def _beginning_of_stop(self, text: str) -> int:
+        """Length of the longest end of ``text`` with which a stop string begins."""
+        longest = max((len(stop) - 1 for stop in self._stop), default=0)
+        for length in range(min(longest, len(text)), 0, -1):
+            if any(stop.startswith(text[-length:]) for stop in self._stop):
+                return length
+        return 0
