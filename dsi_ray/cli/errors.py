@@ -1,6 +1,8 @@
 """Every error is one line that says what to do, and an exit status."""
 
+import functools
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -22,12 +24,23 @@ _INTERRUPTED = 130
 class OneLineErrors(TyperGroup):
     """A command whose known errors are shown as one line on stderr, without a traceback."""
 
-    def main(self, *args: Any, standalone_mode: bool = True, **kwargs: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
         """Runs the command and exits, unless ``standalone_mode`` is off."""
+        run = functools.partial(
+            super().main, args, prog_name, complete_var, False, windows_expand_args, **extra
+        )
         if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **kwargs)
+            return run()
         try:
-            sys.exit(super().main(*args, standalone_mode=False, **kwargs) or 0)
+            sys.exit(run() or 0)
         except typer.TyperException as error:
             _exit(f"{error.format_message().rstrip('.')}; see --help", USAGE)
         except (ConfigError, ModelError, RequestError) as error:

@@ -46,7 +46,9 @@ def command(
         typer.echo(_summary(completion.stats), err=True)
 
 
-async def _stream(engine: "Engine", prompt: str, params: SamplingParams, echo: bool) -> "Completion":
+async def _stream(
+    engine: "Engine", prompt: str, params: SamplingParams, echo: bool
+) -> "Completion":
     from dsi_ray.runtime.request import Completion
 
     text = ""
@@ -64,9 +66,12 @@ async def _stream(engine: "Engine", prompt: str, params: SamplingParams, echo: b
 
 
 def _to_json(completion: "Completion") -> str:
-    stats = dataclasses.asdict(completion.stats)
-    stats["messages_per_token"] = completion.stats.messages_per_token
-    return json.dumps({**dataclasses.asdict(completion), "stats": stats}, ensure_ascii=False)
+    fields = dataclasses.asdict(completion)
+    fields["stats"] |= {
+        "acceptance_rate": completion.stats.acceptance_rate,
+        "messages_per_token": completion.stats.messages_per_token,
+    }
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def _summary(stats: "RequestStats") -> str:

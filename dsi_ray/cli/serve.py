@@ -25,9 +25,7 @@ def command(
     ] = False,
 ) -> None:
     """Serve the OpenAI API until Ctrl-C."""
-    config = engine.load(
-        ServingConfig, host=host, port=port, served_model_name=served_model_name
-    )
+    config = engine.load(ServingConfig, host=host, port=port, served_model_name=served_model_name)
     from dsi_ray.serving.server import serve_until_signal
 
     def ready(url: str) -> None:

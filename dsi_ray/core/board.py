@@ -60,6 +60,9 @@ class TaskBoard:
         """The servers of the board, in order."""
         return list(self._by_server)
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     def __iter__(self) -> Iterator[LiveTask]:
         return iter(self._tasks.values())
 

@@ -77,8 +77,9 @@ class VirtualDriver:
     Args:
         decoder: Fresh.
         models: A model for each server of the request.
-        message: Latency of a message from ``source`` to ``destination``, called once a message.
-            Reports of one server keep their order, as a stream's items do.
+        message: Latency of a message, called once a message. Tasks to one server, and reports of
+            one server, keep their order, as Ray's calls and a stream's items do; cancels do not.
+        observe: Called after every moment that the decoder handled.
     """
 
     def __init__(
@@ -95,7 +96,8 @@ class VirtualDriver:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
         self._now = 0.0
-        self._reported_at: dict[ServerId, float] = {}
+        self._sent_until: dict[ServerId, float] = {}
+        self._reported_until: dict[ServerId, float] = {}
         self._where: dict[int, ServerId] = {}
         self._inbox: list[Event] = []
         self.run = Run()
@@ -141,7 +143,7 @@ class VirtualDriver:
             self._report(task.server, server.session.submit(task, mode))
             self._work(task.server)
 
-        self._at(self._now + self._message(), arrive)
+        self._at(self._in_order(self._sent_until, task.server), arrive)
 
     def _cancel(self, task_id: int) -> None:
         where = self._where[task_id]
@@ -167,20 +169,27 @@ class VirtualDriver:
 
         def done() -> None:
             if server.epoch == epoch:
-                self._report(where, server.session.finish(server.model.tokens(step), seconds))
+                self._report(where, self._finish(where, step, seconds))
                 self._work(where)
 
         self._at(self._now + seconds, done)
+
+    def _finish(self, where: ServerId, step: Step, seconds: float) -> list[Event]:
+        server = self._servers[where]
+        return server.session.finish(server.model.tokens(step), seconds)
+
+    def _in_order(self, until: dict[ServerId, float], where: ServerId) -> float:
+        """When a message sent now arrives that does not overtake those before it."""
+        until[where] = max(self._now + self._message(), until.get(where, 0.0))
+        return until[where]
 
     def _report(self, where: ServerId, events: list[Event]) -> None:
         if not events:
             return
         self.run.messages += 1
-        time = max(self._now + self._message(), self._reported_at.get(where, 0.0))
-        self._reported_at[where] = time
 
         def arrive() -> None:
             self._inbox += events
             self.run.ended += [e.task for e in events if not getattr(e, "goes_on", False)]
 
-        self._at(time, arrive)
+        self._at(self._in_order(self._reported_until, where), arrive)

@@ -130,7 +130,7 @@ def _has_croppable_layers(config: Any) -> bool:
 
 
 def max_context(config: Any) -> int | None:
-    """Returns the longest sequence that the model takes, None if its configuration sets no limit."""
+    """Returns the most tokens that the model takes; None if its configuration has no limit."""
     text = config.get_text_config(decoder=True)
     limit = getattr(text, "max_position_embeddings", None)
     rope = getattr(text, "rope_parameters", None) or {}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dsi_ray.config import ModelConfig
+from dsi_ray.core.messages import Role
 from dsi_ray.models.base import ModelError
 
 if TYPE_CHECKING:
@@ -22,19 +23,18 @@ class Tokenizer(Protocol):
         """Returns the text of ids; special tokens have none."""
 
 
-def load_tokenizer(model: ModelConfig) -> Tokenizer:
-    """Returns the tokenizer of a model that can be a target.
+def load_tokenizer(target: ModelConfig) -> Tokenizer:
+    """Returns the tokenizer of a target.
 
     Raises:
         ModelError: There is none, or it cannot be read.
     """
-    if model.simulation is not None:
-        return SimulatedTokenizer(model.simulation.vocab_size)
-    source = model.model
-    if source == "demo":
-        from dsi_ray.demo import TARGET_DIR
+    if target.simulation is not None:
+        return SimulatedTokenizer(target.simulation.vocab_size)
+    from dsi_ray.models.vocabulary import checkpoint_source
 
-        source = str(TARGET_DIR)
+    source = checkpoint_source(target, Role.TARGET)
+    assert source is not None, "a target has weights or is simulated"
     return PretrainedTokenizer(source)
 
 
@@ -42,7 +42,9 @@ class PretrainedTokenizer:
     """A tokenizer that transformers loads from a directory, a hub id or a GGUF file."""
 
     def __init__(self, source: str) -> None:
-        self._tokenizer = _load_gguf(Path(source)) if _is_gguf(source) else _load(source)
+        self._tokenizer = _load(source)
+        if source.endswith(".gguf") and _gguf_pre_tokenizer(source) == "smollm":
+            split_digits(self._tokenizer)
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a prompt, with the special tokens that the model expects."""
@@ -78,39 +80,33 @@ class SimulatedTokenizer:
         return "".join(f"⟨{token}⟩" for token in ids)
 
 
-def _is_gguf(source: str) -> bool:
-    return source.endswith(".gguf")
-
-
-def _load(source: str, **options: Any) -> "PreTrainedTokenizerBase":
+def _load(source: str) -> "PreTrainedTokenizerBase":
+    # torch and transformers take seconds to import; a simulated target needs neither.
     from transformers import AutoTokenizer
 
+    from dsi_ray.models.checkpoint import locate
+
+    place = locate(source)
     try:
-        return AutoTokenizer.from_pretrained(source, **options)
-    # transformers raises many kinds for a directory that holds something else.
+        return AutoTokenizer.from_pretrained(**place)
+    # transformers raises many kinds for a checkpoint that holds no tokenizer.
     except Exception as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        lines = str(error).strip().splitlines()
+        reason = lines[0].rstrip(".") if lines else type(error).__name__
         raise ModelError(
-            f"cannot load the tokenizer of {source!r}: {reason.rstrip('.')}; "
-            "give a directory or hub id that holds one"
+            f"{source}: its tokenizer cannot be loaded ({reason}); add one to the model directory"
         ) from error
 
 
-def _load_gguf(file: Path) -> "PreTrainedTokenizerBase":
-    tokenizer = _load(str(file.parent), gguf_file=file.name)
-    if _gguf_pre_tokenizer(file) == "smollm":
-        _split_digits(tokenizer)
-    return tokenizer
-
-
-def _gguf_pre_tokenizer(file: Path) -> str | None:
+def _gguf_pre_tokenizer(source: str) -> str | None:
     from gguf import GGUFReader
 
-    field = GGUFReader(file).get_field("tokenizer.ggml.pre")
+    field = GGUFReader(Path(source).expanduser()).get_field("tokenizer.ggml.pre")
     return None if field is None else str(field.contents())
 
 
-def _split_digits(tokenizer: Any) -> None:
+def split_digits(tokenizer: Any) -> None:
+    """Makes each digit a token of its own."""
     # transformers ignores the GGUF file's pre-tokenizer "smollm" and splits numbers otherwise
     # than the model was trained, which changes the ids of some prompts.
     from tokenizers import pre_tokenizers

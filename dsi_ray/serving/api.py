@@ -14,12 +14,9 @@ from dsi_ray.serving.schema import Completion, CompletionRequest, ModelCard, Mod
 
 def build_api(engine: Engine, model_name: str) -> FastAPI:
     """Returns the HTTP API of ``engine``, which serves ``model_name``."""
-    # Clients that leave out the content type, such as `curl -d`, are understood.
-    app = FastAPI(title="dsi-ray", version=dsi_ray.__version__, strict_content_type=False)
+    app = FastAPI(title="dsi-ray", version=dsi_ray.__version__)
     install_handlers(app)
-    card = ModelCard(
-        id=model_name, created=int(time.time()), max_model_len=engine.max_model_len
-    )
+    card = ModelCard(id=model_name, created=int(time.time()), max_model_len=engine.max_model_len)
 
     def check_model(name: str, param: str | None = None) -> None:
         if name != model_name:
@@ -50,6 +47,8 @@ def build_api(engine: Engine, model_name: str) -> FastAPI:
             status = await engine.status()
         except Exception as error:
             raise ApiError(503, "The engine does not answer.", code="unavailable") from error
-        return JSONResponse({"status": "ok", "model": model_name, **status})
+        healthy = status["healthy"]
+        body = {"status": "ok" if healthy else "failed", "model": model_name, **status}
+        return JSONResponse(body, status_code=200 if healthy else 503)
 
     return app

@@ -9,6 +9,7 @@ from ray import serve
 from ray.serve import Application
 
 from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.errors import EngineError
 from dsi_ray.serving.api import build_api
 from dsi_ray.serving.config import ServingConfig
 
@@ -16,16 +17,8 @@ APP_NAME = "dsi-ray"
 DEPLOYMENT_NAME = "Server"
 
 
-@serve.deployment(
-    name=DEPLOYMENT_NAME,
-    num_replicas=1,
-    max_ongoing_requests=256,
-    max_constructor_retry_count=1,
-    ray_actor_options={"num_cpus": 0},
-)
-@serve.ingress()
-class Server:
-    """The replica: it owns the engine and hosts the HTTP API."""
+class Replica:
+    """Owns the engine and hosts the HTTP API."""
 
     def __init__(self, config: ServingConfig) -> None:
         self._config = config
@@ -36,10 +29,23 @@ class Server:
 
     async def check_health(self) -> None:
         """Called by Serve, which starts a new replica where this raises."""
-        await self._engine.status()
+        status = await self._engine.status()
+        if not status["healthy"]:
+            raise EngineError("a model server was lost")
 
     def __del__(self) -> None:
-        self._engine.close()
+        """Called by Serve when it takes the replica away."""
+        if hasattr(self, "_engine"):
+            self._engine.close()
+
+
+# Streams are long and cost the replica little: Serve's default would let 5 at a time in.
+Server = serve.deployment(
+    name=DEPLOYMENT_NAME,
+    num_replicas=1,
+    max_ongoing_requests=256,
+    ray_actor_options={"num_cpus": 0},
+)(serve.ingress()(Replica))
 
 
 def build_app(args: ServingConfig) -> Application:

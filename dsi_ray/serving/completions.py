@@ -91,9 +91,7 @@ class _Job:
         if chunk.text:
             events += self._event([Choice(index=index, text=chunk.text)])
         if chunk.finish_reason is not None:
-            events += self._event(
-                [Choice(index=index, text="", finish_reason=chunk.finish_reason.value)]
-            )
+            events += self._event([Choice(index=index, text="", finish_reason=chunk.finish_reason)])
         return events
 
     def _event(self, choices: list[Choice], usage: Usage | None = None) -> str:

@@ -72,7 +72,7 @@ def _from_validation(error: RequestValidationError) -> ApiError:
     if code == "unknown_parameter":
         message = "Unknown parameter: remove it or correct its name"
     if not path:
-        return ApiError(400, f"The body must be a JSON object: {message}.", code=code)
+        return ApiError(400, "The body must be a JSON object, sent as application/json.")
     return ApiError(400, f"{'.'.join(path)}: {message}.", param=path[0], code=code)
 
 

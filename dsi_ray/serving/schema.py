@@ -6,7 +6,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
-    FailFast,
     Field,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -15,6 +14,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, ValidationError
 
+from dsi_ray.core.messages import FinishReason
 from dsi_ray.params import MAX_STOPS, SamplingParams, StopString
 
 MAX_PROMPTS = 128
@@ -58,12 +58,12 @@ def _greedy(value: float | None) -> float | None:
 
 
 TokenId = Annotated[int, Field(ge=0)]
-TokenIds = Annotated[list[TokenId], FailFast(), Field(min_length=1)]
+TokenIds = Annotated[list[TokenId], Field(fail_fast=True, min_length=1)]
 Prompt = str | TokenIds
 Prompts = Annotated[
     Prompt
-    | Annotated[list[str], FailFast(), Field(min_length=1, max_length=MAX_PROMPTS)]
-    | Annotated[list[TokenIds], FailFast(), Field(min_length=1, max_length=MAX_PROMPTS)],
+    | Annotated[list[str], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)]
+    | Annotated[list[TokenIds], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)],
     _one_message(
         "Must be a string, a list of token ids, or a list of strings or of such lists "
         f"(at most {MAX_PROMPTS})"
@@ -100,7 +100,7 @@ class CompletionRequest(_Request):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     stop_token_ids: (
-        Annotated[list[TokenId], FailFast(), Field(max_length=MAX_STOP_TOKEN_IDS)] | None
+        Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_STOP_TOKEN_IDS)] | None
     ) = None
     ignore_eos: bool | None = None
 
@@ -176,7 +176,7 @@ class Choice(BaseModel):
     index: int
     text: str
     logprobs: None = None
-    finish_reason: Literal["stop", "length"] | None = None
+    finish_reason: FinishReason | None = None
 
 
 class Completion(BaseModel):

@@ -13,12 +13,11 @@ from ray import serve
 
 from dsi_ray.config import ConfigError
 from dsi_ray.runtime.errors import EngineError
-from dsi_ray.serving.app import APP_NAME, Server
+from dsi_ray.serving.app import APP_NAME, DEPLOYMENT_NAME, Server
 from dsi_ray.serving.config import ServingConfig
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_ERROR_LINE = re.compile(r"(?:[\w.]+\.)?(\w+Error)(?:\(\w+\))?: (.+)")
-_CONFIG_ERRORS = {"ConfigError", "ModelError"}
+_ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+Error)(?:\(\w+\))?: (.+)$", re.MULTILINE)
+_CONFIG_ERRORS = ("ConfigError", "ModelError")
 
 
 def serve_until_signal(config: ServingConfig, ready: Callable[[str], None]) -> None:
@@ -34,7 +33,7 @@ def serve_until_signal(config: ServingConfig, ready: Callable[[str], None]) -> N
     """
     with running(config) as url:
         stop = threading.Event()
-        for number in _SIGNALS:
+        for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         ready(url)
         stop.wait()
@@ -44,13 +43,59 @@ def serve_until_signal(config: ServingConfig, ready: Callable[[str], None]) -> N
 def running(config: ServingConfig) -> Iterator[str]:
     """Serves ``config`` inside a ``with`` block and gives the URL.
 
-    Ray and Serve are stopped afterwards if they were started here.
-
     Raises:
         ConfigError: The engine cannot be built as configured, or the port is taken.
         EngineError: The engine failed to start.
     """
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)
     if config.address is None:
         _check_port(config)
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    ...
+    ray.init(address=config.address or "local", log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        _deploy(config)
+        yield f"http://{config.host}:{config.port}"
+    finally:
+        if config.address is not None:
+            _withdraw()
+        ray.shutdown()
+
+
+def _deploy(config: ServingConfig) -> None:
+    serve.start(http_options={"host": config.host, "port": config.port})
+    # What cannot be built the first time cannot be built the second time.
+    application = Server.options(max_constructor_retry_count=1).bind(config)
+    try:
+        serve.run(application, name=APP_NAME, route_prefix="/")
+    except RuntimeError as error:
+        raise _cause() or error from error
+
+
+def _withdraw() -> None:
+    """Leaves a cluster that others use as it was."""
+    serve.delete(APP_NAME)
+    if not serve.status().applications:
+        serve.shutdown()
+
+
+def _cause() -> ConfigError | EngineError | None:
+    """Finds the replica's own error in Serve's report, which holds its traceback."""
+    deployments = serve.status().applications[APP_NAME].deployments
+    errors = _ERROR_LINE.findall(deployments[DEPLOYMENT_NAME].message)
+    if not errors:
+        return None
+    kind, text = errors[-1]
+    if kind in _CONFIG_ERRORS:
+        return ConfigError(text)
+    return EngineError(text if kind == EngineError.__name__ else f"{kind}: {text}")
+
+
+def _check_port(config: ServingConfig) -> None:
+    try:
+        with socket.create_server((config.host, config.port)):
+            return
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(
+            f"cannot listen on {config.host}:{config.port} ({reason}): "
+            "choose another with --host and --port"
+        ) from error

@@ -74,9 +74,7 @@ BYTE_LEVEL = ByteLevel()
 FALLBACK = ByteFallback()
 
 texts = st.one_of(st.sampled_from(SAMPLES), st.text(max_size=30))
-outputs = st.one_of(
-    texts.map(BYTE_LEVEL.encode), st.lists(st.integers(0, 279), max_size=30)
-)
+outputs = st.one_of(texts.map(BYTE_LEVEL.encode), st.lists(st.integers(0, 279), max_size=30))
 stops = st.lists(st.text("aeiou \n:🙂é", min_size=1, max_size=4), max_size=4)
 
 

@@ -69,7 +69,8 @@ class Decoder(ABC):
         tree: Committed tokens, drafts and verdicts.
         verifying: The tasks on the target servers.
         drafting: The tasks on the drafters.
-        finish: Why the request ended; None while it goes on.
+        finish: Why the text ended; None while it goes on.
+        over: Whether nothing more will be committed: finished, failed or abandoned.
         counts: What it cost.
     """
 
@@ -79,8 +80,13 @@ class Decoder(ABC):
         self.verifying = TaskBoard(request.targets)
         self.drafting = TaskBoard(request.drafters)
         self.finish: FinishReason | None = None
-        self.failed = False
+        self.over = False
         self.counts = Counts()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the end of every task was heard."""
+        return not self.verifying and not self.drafting
 
     def start(self) -> list[Command]:
         """The first commands."""
@@ -88,13 +94,10 @@ class Decoder(ABC):
 
     def handle(self, events: Iterable[Event]) -> list[Command]:
         """Takes in what happened at one moment; returns what to do, most urgent first."""
-        if self.finish is not None or self.failed:
-            for event in events:
-                self._apply(event)
-            return []
         failures = [error for event in events if (error := self._apply(event)) is not None]
+        if self.over:
+            return []
         if failures:
-            self.failed = True
             return [Fail(failures[0]), *self.abandon()]
         tokens = self._commit()
         if self.finish is not None:
@@ -106,6 +109,7 @@ class Decoder(ABC):
 
     def abandon(self) -> list[Command]:
         """Cancels every task: the request is finished, has failed, or nobody wants it."""
+        self.over = True
         return [
             _cancel(board, live)
             for board in (self.verifying, self.drafting)

@@ -1,0 +1,251 @@
+"""Coordinator: drives the decoders over the model servers' event streams."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ray.util.placement_group import PlacementGroup
+
+from dsi_ray.config import Algorithm, EngineConfig
+from dsi_ray.core.commit import StopCriteria
+from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Request
+from dsi_ray.core.messages import Cancel, Command, Emit, Event, Fail, Output, Role, ServerId, Start
+from dsi_ray.core.planner import Pace
+from dsi_ray.core.pool import TargetPool
+from dsi_ray.models.base import ModelInfo
+from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.request import Decoding, Generation, RequestStats, TokenChunk
+from dsi_ray.runtime.placement import measure_pace, start_servers
+from dsi_ray.runtime.servers import Background, Server
+
+
+@dataclass(slots=True, eq=False)
+class _Active:
+    """A request in flight, or one whose last tasks are still ending."""
+
+    generation: Generation
+    decoder: Decoder
+    arrived: float
+    chunks: "asyncio.Queue[TokenChunk | EngineError]" = field(default_factory=asyncio.Queue)
+    first: float = 0.0
+    last: float = 0.0
+    messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """Facts about a started group.
+
+    Attributes:
+        target: The target model.
+        drafters: The drafters' models, by rank.
+        max_context: Most tokens, prompt and output, that all of them take.
+    """
+
+    target: ModelInfo
+    drafters: tuple[ModelInfo, ...]
+    max_context: int
+
+
+class Coordinator:
+    """The event loop of one DSI group: events of servers in, commands to servers out.
+
+    A Ray actor. It owns the model servers, so that they end with it.
+    """
+
+    def __init__(self, config: EngineConfig, group: PlacementGroup) -> None:
+        self._servers = start_servers(config, group)
+        self._pool = TargetPool(s for s in self._servers if s.role is Role.TARGET)
+        self._drafters = [s for s in self._servers if s.role is Role.DRAFTER]
+        self._pace = Pace(0.0, 0.0)
+        self._active: dict[str, _Active] = {}
+        self._of_task: dict[int, tuple[_Active, ServerId]] = {}
+        self._task_ids = itertools.count()
+        self._background = Background()
+        self._failure: EngineError | None = None
+
+    async def start(self) -> GroupInfo:
+        """Waits until all models are loaded, warms them up and begins to read their events.
+
+        Raises:
+            ModelError: A model cannot be used.
+        """
+        infos = await asyncio.gather(*(server.info() for server in self._servers.values()))
+        self._pace = await measure_pace(self._servers)
+        for server_id, server in self._servers.items():
+            self._background.start(self._listen(server_id, server))
+        of = dict(zip(self._servers, infos, strict=True))
+        return GroupInfo(
+            of[ServerId(Role.TARGET, 0)],
+            tuple(of[drafter] for drafter in self._drafters),
+            min(info.max_context for info in infos),
+        )
+
+    async def generate(self, generation: Generation) -> AsyncIterator[TokenChunk]:
+        """Yields tokens as they are committed. Closing it ends the request everywhere.
+
+        Raises:
+            EngineError: A server failed.
+        """
+        active = self._admit(generation)
+        try:
+            while True:
+                chunk = await active.chunks.get()
+                if isinstance(chunk, EngineError):
+                    raise chunk
+                yield chunk
+                if chunk.finish_reason is not None:
+                    return
+        finally:
+            self._leave(active)
+
+    async def complete(self, generation: Generation) -> TokenChunk:
+        """All tokens at once, in one message."""
+        chunks = [chunk async for chunk in self.generate(generation)]
+        tokens = tuple(token for chunk in chunks for token in chunk.tokens)
+        return TokenChunk(tokens, chunks[-1].finish_reason, chunks[-1].stats)
+
+    async def stop(self, request: str) -> RequestStats:
+        """Ends a request whose text is complete, and returns what it took."""
+        active = self._active[request]
+        stats = self._stats(active)
+        self._leave(active)
+        return stats
+
+    async def status(self) -> dict[str, Any]:
+        """Requests in flight, what each server does, and the latencies in force (ms)."""
+        servers = await asyncio.gather(*(server.status() for server in self._servers.values()))
+        return {
+            "healthy": self._failure is None,
+            "requests": sum(not active.decoder.over for active in self._active.values()),
+            "tasks": len(self._of_task),
+            "servers": servers,
+            "target_ms": self._pace.target * 1e3,
+            "drafter_ms": self._pace.drafter * 1e3,
+            "message_ms": self._pace.message * 1e3,
+        }
+
+    def _admit(self, generation: Generation) -> _Active:
+        if self._failure is not None:
+            raise self._failure
+        decoder = self._decoder(generation)
+        active = self._active[generation.id] = _Active(generation, decoder, time.perf_counter())
+        self._execute(active, decoder.start())
+        return active
+
+    def _decoder(self, generation: Generation) -> Decoder:
+        decoding = generation.decoding
+        speculative = decoding.algorithm is not Algorithm.NON_SI
+        request = Request(
+            generation.id,
+            generation.prompt,
+            StopCriteria(generation.params.max_tokens, generation.stop_ids),
+            self._pool.assign(generation.id, self._sp_degree(decoding)),
+            self._drafters if speculative else (),
+            self._task_ids,
+        )
+        chosen = None if decoding.lookahead == "auto" else decoding.lookahead
+        match decoding.algorithm:
+            case Algorithm.DSI:
+                return DSI(request, self._pace.plan(len(request.targets), chosen))
+            case Algorithm.SI:
+                return SI(request, chosen or self._pace.si_lookahead())
+            case Algorithm.NON_SI:
+                return NonSI(request)
+
+    def _sp_degree(self, decoding: Decoding) -> int:
+        return decoding.sp_degree if decoding.algorithm is Algorithm.DSI else 1
+
+    async def _listen(self, server_id: ServerId, server: Server) -> None:
+        try:
+            await server.listen(self._on_events)
+        except Exception as error:
+            self._failure = EngineError(f"{server_id} was lost: {type(error).__name__}")
+            for active in list(self._active.values()):
+                active.chunks.put_nowait(self._failure)
+
+    def _on_events(self, events: list[Event]) -> None:
+        """One item of a server's stream: everything that one of its steps produced."""
+        by_request: dict[str, list[Event]] = {}
+        for event in events:
+            entry = self._of_task.get(event.task)
+            if entry is None:
+                continue
+            active, server_id = entry
+            if isinstance(event, Output) and event.seconds:
+                self._observe(server_id, event)
+            if not (isinstance(event, Output) and event.goes_on):
+                del self._of_task[event.task]
+                self._servers[server_id].ended(event.task)
+            by_request.setdefault(active.generation.id, []).append(event)
+        for request, news in by_request.items():
+            active = self._active[request]
+            active.messages += 1
+            self._execute(active, active.decoder.handle(news))
+            self._settle(active)
+
+    def _observe(self, server_id: ServerId, output: Output) -> None:
+        seconds = output.seconds / output.forwards
+        if server_id.role is Role.TARGET:
+            self._pace.observe_target(seconds)
+        else:
+            self._pace.observe_drafter(seconds)
+
+    def _execute(self, active: _Active, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case Start(task, mode):
+                    self._of_task[task.id] = active, task.server
+                    # The call and its reply.
+                    active.messages += 2
+                    self._servers[task.server].send(task, mode, active.generation.params)
+                case Cancel(task):
+                    active.messages += 1
+                    _, server_id = self._of_task[task]
+                    self._servers[server_id].cancel(task)
+                case Emit():
+                    self._emit(active, command)
+                case Fail(error):
+                    active.chunks.put_nowait(EngineError(error))
+
+    def _emit(self, active: _Active, emit: Emit) -> None:
+        active.last = time.perf_counter()
+        active.first = active.first or active.last
+        stats = self._stats(active) if emit.finish is not None else None
+        active.chunks.put_nowait(TokenChunk(emit.tokens, emit.finish, stats))
+
+    def _stats(self, active: _Active) -> RequestStats:
+        decoder = active.decoder
+        prompt_tokens = len(active.generation.prompt)
+        completion_tokens = len(decoder.tree.tokens) - prompt_tokens
+        later = max(1, completion_tokens - 1)
+        return RequestStats(
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            seconds=active.last - active.arrived,
+            ttft_ms=(active.first - active.arrived) * 1e3,
+            tpot_ms=(active.last - active.first) / later * 1e3,
+            drafted_tokens=decoder.counts.drafted_tokens,
+            accepted_tokens=decoder.tree.accepted,
+            rejected_tokens=decoder.tree.rejected,
+            target_forwards=decoder.counts.target_forwards,
+            drafter_forwards=decoder.counts.drafter_forwards,
+            cancelled_tasks=decoder.counts.cancelled_tasks,
+            messages=active.messages,
+        )
+
+    def _leave(self, active: _Active) -> None:
+        """The client has all, or has gone: what still runs is cancelled."""
+        self._execute(active, active.decoder.abandon())
+        self._settle(active)
+
+    def _settle(self, active: _Active) -> None:
+        """Forgets a request once it is over and the ends of all its tasks were heard."""
+        request = active.decoder.request
+        if active.decoder.over and active.decoder.idle and self._active.pop(request.id, None):
+            self._pool.release(request.id)
+            for server_id in (*request.targets, *request.drafters):
+                self._servers[server_id].release(request.id)

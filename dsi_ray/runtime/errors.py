@@ -1,0 +1,25 @@
+"""What can go wrong with a request or an engine.
+
+ValueError
+ └─ RequestError    the caller's request cannot be served; nothing was started
+RuntimeError
+ └─ EngineError     a model, a server or the cluster failed
+"""
+
+
+class RequestError(ValueError):
+    """A request that cannot be served as asked.
+
+    Attributes:
+        param: The field that is wrong.
+        code: OpenAI's error code, where there is one.
+    """
+
+    def __init__(self, message: str, param: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class EngineError(RuntimeError):
+    """The engine could not start, or a request failed in it."""

@@ -1,0 +1,97 @@
+"""Who runs where: the placement group, its bundles, and the actors in them."""
+
+import asyncio
+import statistics
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from dsi_ray.config import EngineConfig, ModelConfig
+from dsi_ray.core.messages import Role, ServerId
+from dsi_ray.core.planner import Pace
+from dsi_ray.runtime.model_server import ModelServer
+from dsi_ray.runtime.servers import LocalServer, RemoteServer, Server
+
+_LEAST = 0.001
+"""Ray refuses bundles without resources; this much of a CPU is for those that ask for none."""
+
+
+def server_models(config: EngineConfig) -> dict[ServerId, ModelConfig]:
+    """Every server of the group and its model; target servers first."""
+    targets = {ServerId(Role.TARGET, i): config.target for i in range(config.sp_degree)}
+    drafters = {ServerId(Role.DRAFTER, i): model for i, model in enumerate(config.drafters)}
+    return targets | drafters
+
+
+def bundles(config: EngineConfig) -> list[dict[str, float]]:
+    """Resources: the coordinator's bundle, then one for each server that is an actor."""
+    models = [model for model in server_models(config).values() if not runs_inside(model)]
+    return [{"CPU": _LEAST}, *map(_resources, models)]
+
+
+def create_placement_group(config: EngineConfig) -> PlacementGroup:
+    """Asks Ray for the group's bundles; they may not be ready yet."""
+    return placement_group(bundles(config), strategy=config.placement_strategy)
+
+
+def in_bundle(group: PlacementGroup, index: int) -> PlacementGroupSchedulingStrategy:
+    """The scheduling strategy for the actor in one bundle."""
+    return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
+
+
+def start_servers(config: EngineConfig, group: PlacementGroup) -> dict[ServerId, Server]:
+    """Starts every model server; actors load their models while this returns."""
+    servers: dict[ServerId, Server] = {}
+    bundle = 1
+    for server_id, model in server_models(config).items():
+        if runs_inside(model):
+            servers[server_id] = LocalServer(ModelServer(model, server_id))
+            continue
+        actor = ray.remote(ModelServer).options(
+            num_cpus=model.num_cpus,
+            num_gpus=_gpus(model),
+            scheduling_strategy=in_bundle(group, bundle),
+            max_concurrency=10_000,
+            # A task event for every call would cost more than the call.
+            enable_task_events=False,
+        )
+        servers[server_id] = RemoteServer(actor.remote(model, server_id))
+        bundle += 1
+    return servers
+
+
+def runs_inside(model: ModelConfig) -> bool:
+    """Whether a model needs no process of its own: looking a token up takes no device."""
+    return model.model == "lookup"
+
+
+async def measure_pace(servers: dict[ServerId, Server]) -> Pace:
+    """Measured latencies of target, drafters and messages."""
+    seconds = dict(
+        zip(
+            servers,
+            await asyncio.gather(*(server.measure() for server in servers.values())),
+            strict=True,
+        )
+    )
+    of_role = {
+        role: [value for server_id, value in seconds.items() if server_id.role is role]
+        for role in Role
+    }
+    target = statistics.median(of_role[Role.TARGET])
+    latencies = [await server.latency() for server in servers.values()]
+    return Pace(target, min(of_role[Role.DRAFTER], default=target), statistics.median(latencies))
+
+
+def _resources(model: ModelConfig) -> dict[str, float]:
+    resources = {"CPU": max(model.num_cpus, _LEAST), "GPU": float(_gpus(model))}
+    if model.accelerator_type is not None:
+        resources[f"accelerator_type:{model.accelerator_type}"] = 0.001
+    return {name: amount for name, amount in resources.items() if amount}
+
+
+def _gpus(model: ModelConfig) -> int:
+    if model.num_gpus is not None:
+        return model.num_gpus
+    return 1 if model.device == "cuda" else 0

@@ -1,0 +1,116 @@
+"""One request, as callers of an engine see it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dsi_ray.config import Algorithm, EngineConfig
+from dsi_ray.core.messages import FinishReason
+from dsi_ray.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How one request is decoded. The tokens do not depend on it, only the time they take."""
+
+    algorithm: Algorithm
+    lookahead: int | Literal["auto"] = "auto"
+    sp_degree: int = 1
+
+    @classmethod
+    def default(cls, config: EngineConfig) -> "Decoding":
+        """What the configuration of an engine says."""
+        return cls(config.algorithm, config.lookahead, config.sp_degree)
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A request on its way to the coordinator.
+
+    Attributes:
+        id: Unique among the requests in flight.
+        prompt: At least one token id.
+        stop_ids: Ids that end the text: the target's end of sequence and the caller's.
+        params: As the caller gave them.
+        decoding: How to decode.
+    """
+
+    id: str
+    prompt: Sequence[int]
+    stop_ids: frozenset[int]
+    params: SamplingParams
+    decoding: Decoding
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStats:
+    """What a request took.
+
+    Attributes:
+        prompt_tokens: Tokens of the prompt.
+        completion_tokens: Committed tokens.
+        seconds: From the coordinator's receipt to the last commit.
+        ttft_ms: To the first commit.
+        tpot_ms: Mean time of each later token.
+        drafted_tokens: Tokens that drafters guessed.
+        accepted_tokens: Committed tokens that a drafter had guessed.
+        rejected_tokens: Committed tokens in whose place drafters had guessed others only.
+        target_forwards: Forwards of target servers that ran to their end.
+        drafter_forwards: Forwards of drafters that were reported.
+        cancelled_tasks: Tasks that were replaced or cancelled before their end.
+        messages: What crossed a process for this request: calls, their replies, items of event
+            streams and cancellations.
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    ttft_ms: float
+    tpot_ms: float
+    drafted_tokens: int
+    accepted_tokens: int
+    rejected_tokens: int
+    target_forwards: int
+    drafter_forwards: int
+    cancelled_tasks: int
+    messages: int
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Share of guessed positions where the target agreed; None without drafts."""
+        judged = self.accepted_tokens + self.rejected_tokens
+        return self.accepted_tokens / judged if judged else None
+
+    @property
+    def messages_per_token(self) -> float:
+        """Messages per committed token."""
+        return self.messages / self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChunk:
+    """Tokens committed together; ``finish_reason`` and ``stats`` come with the last."""
+
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason | None = None
+    stats: RequestStats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """New text and the tokens behind it; ``finish_reason`` and ``stats`` come with the last."""
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason | None = None
+    stats: RequestStats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A whole generation."""
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason
+    stats: RequestStats

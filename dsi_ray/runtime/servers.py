@@ -1,0 +1,170 @@
+"""How the coordinator speaks to a model server: in another process, or in its own."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import ray
+from ray.actor import ActorHandle
+
+from dsi_ray.core.messages import Ended, Event, Mode, Reason, Task
+from dsi_ray.models.base import ModelInfo
+from dsi_ray.params import SamplingParams
+from dsi_ray.runtime.model_server import ModelServer
+
+_PINGS = 8
+
+Listener = Callable[[list[Event]], None]
+
+
+class Server(Protocol):
+    """A model server and the tasks that were sent to it."""
+
+    async def listen(self, listener: Listener) -> None:
+        """Passes on what the server reports, as long as it lives."""
+
+    def send(self, task: Task, mode: Mode, params: SamplingParams) -> None:
+        """Starts a task."""
+
+    def cancel(self, task: int) -> None:
+        """Cancels a task whose end was not heard; returns at once."""
+
+    def ended(self, task: int) -> None:
+        """Notes that a task's end was heard."""
+
+    def release(self, request: str) -> None:
+        """Forgets a request."""
+
+    async def info(self) -> ModelInfo:
+        """Facts about its model; waits until it is loaded."""
+
+    async def measure(self) -> float:
+        """Seconds of one forward."""
+
+    async def latency(self) -> float:
+        """Seconds that a message to it takes."""
+
+    async def status(self) -> dict[str, Any]:
+        """What the server does now."""
+
+
+class RemoteServer:
+    """A model server in a Ray actor."""
+
+    def __init__(self, actor: "ActorHandle[ModelServer]") -> None:
+        self._actor: Any = actor
+        self._refs: dict[int, ray.ObjectRef[None]] = {}
+        self._listener: Listener | None = None
+        self._background = Background()
+
+    async def listen(self, listener: Listener) -> None:
+        """Passes on the items of the server's event stream.
+
+        Raises:
+            RayActorError: The server died.
+        """
+        self._listener = listener
+        async for item in self._actor.events.options(num_returns="streaming").remote():
+            listener(await item)
+
+    def send(self, task: Task, mode: Mode, params: SamplingParams) -> None:
+        """Starts a task: an actor call, so that ``ray.cancel`` can end it."""
+        self._refs[task.id] = self._actor.extend.remote(task, mode, params)
+
+    def cancel(self, task: int) -> None:
+        """Cancels off the event loop: ``ray.cancel`` blocks for a part of a millisecond."""
+        ref = self._refs.get(task)
+        if ref is not None:
+            self._background.start(self._cancel(task, ref))
+
+    def ended(self, task: int) -> None:
+        """Notes that a task's end was heard."""
+        self._refs.pop(task, None)
+
+    def release(self, request: str) -> None:
+        """Forgets a request."""
+        self._actor.release.remote(request)
+
+    async def info(self) -> ModelInfo:
+        """Facts about its model; waits until it is loaded."""
+        return await self._actor.info.remote()  # type: ignore[no-any-return]
+
+    async def measure(self) -> float:
+        """Seconds of one forward."""
+        return await self._actor.measure.remote()  # type: ignore[no-any-return]
+
+    async def latency(self) -> float:
+        """Half of the fastest round trip, in seconds."""
+        trips = []
+        for _ in range(_PINGS):
+            started = time.perf_counter()
+            await self._actor.ping.remote()
+            trips.append(time.perf_counter() - started)
+        return min(trips) / 2
+
+    async def status(self) -> dict[str, Any]:
+        """What the server does now."""
+        return await self._actor.status.remote()  # type: ignore[no-any-return]
+
+    async def _cancel(self, task: int, ref: "ray.ObjectRef[None]") -> None:
+        await asyncio.get_running_loop().run_in_executor(None, ray.cancel, ref)
+        try:
+            await ref
+        except ray.exceptions.TaskCancelledError:
+            # A call that had begun reports its end by itself. This is for one that had not;
+            # of two ends the second is ignored.
+            if self._listener is not None:
+                self._listener([Ended(task, Reason.CANCELLED)])
+
+
+class LocalServer:
+    """A model server inside the coordinator, for a model without a device."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self._server = server
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._background = Background()
+        self.info = server.info
+        self.measure = server.measure
+        self.status = server.status
+
+    async def listen(self, listener: Listener) -> None:
+        """Passes on what the server reports."""
+        async for events in self._server.events():
+            listener(events)
+
+    def send(self, task: Task, mode: Mode, params: SamplingParams) -> None:
+        """Starts a task."""
+        self._calls[task.id] = self._background.start(self._server.extend(task, mode, params))
+
+    def cancel(self, task: int) -> None:
+        """Cancels a task whose end was not heard."""
+        if task in self._calls:
+            self._calls[task].cancel()
+
+    def ended(self, task: int) -> None:
+        """Notes that a task's end was heard."""
+        self._calls.pop(task, None)
+
+    def release(self, request: str) -> None:
+        """Forgets a request."""
+        self._background.start(self._server.release(request))
+
+    async def latency(self) -> float:
+        """No message leaves the process."""
+        return 0.0
+
+
+class Background:
+    """Coroutines that nobody awaits; asyncio itself would forget them."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Runs it on the current loop."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

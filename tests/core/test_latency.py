@@ -1,0 +1,87 @@
+"""How long decoding takes in virtual time, against plain decoding and closed forms."""
+
+import random
+from dataclasses import replace
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dsi_ray.core.commit import StopCriteria
+from dsi_ray.core.planner import Pace, smallest_lookahead
+from tests.core.language import Guesser, Language
+from tests.core.oracles import block_seconds, ideal_seconds, trace, turns_seconds
+from tests.core.scenario import Scenario
+from tests.core.strategies import durations, scenarios
+
+CONSTANT = st.integers(1, 30).map(lambda value: (value,))
+FREE = st.just((0,))
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Scenario:
+    """One drafter, constant latencies, free messages, no stop: a text is its acceptance trace."""
+    drafter = draw(st.integers(1, 12))
+    target = drafter * draw(st.integers(1, 6)) + draw(st.integers(0, drafter - 1))
+    language = Language(draw(st.integers(0, 2**16)), 6)
+    acceptance = draw(st.sampled_from([0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 1.0]))
+    return Scenario(
+        target=language,
+        drafters=(Guesser(language, draw(st.integers(0, 2**16)), acceptance),),
+        prompt=(0,),
+        criteria=StopCriteria(draw(st.integers(1, 40))),
+        sp_degree=1,
+        plan=Pace(target, drafter).plan(1),
+        target_latencies=(target,),
+        drafter_latencies=((drafter,),),
+    )
+
+
+def latencies(scenario: Scenario) -> tuple[int, int]:
+    """Of the target and the drafter."""
+    return scenario.target_latencies[0], scenario.drafter_latencies[0][0]
+
+
+@given(scenarios(target_latencies=CONSTANT, messages=FREE))
+def test_never_later_than_plain_decoding(scenario: Scenario) -> None:
+    assert scenario.seconds("dsi") <= scenario.seconds("non-si")
+
+
+@given(scenarios(target_latencies=CONSTANT, messages=st.integers(0, 30).map(lambda r: (r,))))
+def test_messages_cost_at_most_one_round_trip(scenario: Scenario) -> None:
+    plain = scenario.seconds("non-si", messages=FREE_NOW)
+    assert scenario.seconds("dsi") <= plain + 2 * scenario.messages[0]
+
+
+FREE_NOW = (0,)
+
+
+@given(traces(), st.integers(0, 3))
+def test_enough_servers_give_the_ideal_latency(scenario: Scenario, spare: int) -> None:
+    target, drafter = latencies(scenario)
+    servers = max(2, -(-target // drafter)) + spare
+    scenario = replace(scenario, sp_degree=servers, plan=Pace(target, drafter).plan(servers))
+    assert scenario.plan.lookahead == 1
+    assert scenario.seconds("dsi") == ideal_seconds(trace(scenario), target, drafter)
+
+
+@given(traces(), st.integers(2, 6))
+def test_smallest_lookahead_is_as_fast_as_its_blocks(scenario: Scenario, servers: int) -> None:
+    target, drafter = latencies(scenario)
+    scenario = replace(scenario, sp_degree=servers, plan=Pace(target, drafter).plan(servers))
+    lookahead = smallest_lookahead(target, drafter, servers)
+    bound = block_seconds(trace(scenario), target, drafter, lookahead, servers)
+    assert scenario.seconds("dsi") <= bound
+
+
+@given(traces(), st.integers(1, 8))
+def test_taking_turns_costs_drafts_and_a_forward(scenario: Scenario, lookahead: int) -> None:
+    target, drafter = latencies(scenario)
+    scenario = replace(scenario, plan=replace(scenario.plan, lookahead=lookahead, run_ahead=99))
+    seconds = turns_seconds(trace(scenario), target, drafter, lookahead)
+    assert scenario.seconds("si") == seconds
+
+
+@given(traces())
+def test_plain_decoding_costs_a_forward_a_token(scenario: Scenario) -> None:
+    target, _ = latencies(scenario)
+    assert scenario.seconds("non-si") == target * scenario.criteria.max_tokens

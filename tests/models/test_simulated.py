@@ -1,0 +1,207 @@
+"""A simulated model: its tokens and times as pure functions, and waits that stop at once."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from dsi_ray.config import Simulation
+from dsi_ray.core.messages import Role
+from dsi_ray.models import simulated
+from dsi_ray.models.base import ForwardCancelled
+from dsi_ray.models.simulated import (
+    SimulatedModel,
+    drafter_token,
+    forward_seconds,
+    is_accepted,
+    target_token,
+)
+from dsi_ray.params import SamplingParams
+
+PARAMS = SamplingParams()
+GO = threading.Event()
+FAST = Simulation(tpot_ms=0.01, acceptance_rate=0.7)
+POSITIONS = range(1, 4001)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that forwards would have waited: the clock stands still at 0."""
+    seconds: list[float] = []
+    monkeypatch.setattr(simulated, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(simulated, "wait_until", lambda deadline, stop: seconds.append(deadline))
+    return seconds
+
+
+def test_two_servers_give_the_same_verdict_whatever_they_computed_before() -> None:
+    one, other = (SimulatedModel(FAST, Role.TARGET, index) for index in range(2))
+    other.extend("a", (9, 9, 9), 1, PARAMS, GO)
+    expected = [target_token(FAST, position) for position in (2, 3, 4)]
+    assert one.extend("a", (1, 2, 3), 2, PARAMS, GO) == expected
+    assert other.extend("a", (1, 2, 3), 2, PARAMS, GO) == expected
+    assert other.extend("b", (4, 5, 6, 7), 2, PARAMS, GO)[:3] == expected
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12345])
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.7, 0.95, 1.0])
+def test_the_drafter_agrees_at_its_acceptance_rate(seed: int, rate: float) -> None:
+    simulation = Simulation(tpot_ms=1, acceptance_rate=rate, seed=seed, vocab_size=50)
+    agreed = [
+        drafter_token(simulation, i) == target_token(simulation, i) for i in POSITIONS
+    ]
+    assert agreed == [is_accepted(simulation, i) for i in POSITIONS]
+    # Four standard deviations of a binomial variable.
+    assert abs(sum(agreed) / len(agreed) - rate) <= 4 * (rate * (1 - rate) / len(agreed)) ** 0.5
+
+
+def test_acceptances_do_not_depend_on_their_neighbours() -> None:
+    accepted = [is_accepted(FAST, i) for i in POSITIONS]
+    after = [b for a, b in zip(accepted, accepted[1:], strict=False) if a]
+    assert abs(sum(after) / len(after) - 0.7) < 4 * (0.21 / len(after)) ** 0.5
+
+
+def test_a_rejected_draft_differs_even_in_the_smallest_vocabulary() -> None:
+    never = Simulation(tpot_ms=1, acceptance_rate=0, vocab_size=2)
+    assert all(drafter_token(never, i) == 1 - target_token(never, i) for i in POSITIONS)
+
+
+def test_tokens_cover_the_vocabulary_evenly() -> None:
+    counts = [0] * 4
+    for i in POSITIONS:
+        counts[target_token(Simulation(tpot_ms=1, vocab_size=4), i)] += 1
+    assert all(abs(count - 1000) < 4 * 750**0.5 for count in counts)
+
+
+TIMED = Simulation(ttft_ms=100, tpot_ms=30, per_token_ms=2)
+
+
+@pytest.mark.parametrize(
+    ("computed", "wanted", "first", "milliseconds"),
+    [
+        (50, 0, True, 70),  # a prefill
+        (50, 1, True, 100),
+        (50, 4, True, 106),
+        (1, 1, False, 30),
+        (4, 4, False, 36),
+        (6, 2, False, 40),  # catching up costs, too
+        (3, 0, False, 34),
+        (0, 0, False, 0),
+    ],
+)
+def test_how_long_a_forward_takes(
+    computed: int, wanted: int, first: bool, milliseconds: float
+) -> None:
+    assert forward_seconds(TIMED, computed, wanted, first) == pytest.approx(milliseconds / 1000)
+
+
+def test_without_a_ttft_the_first_forward_is_like_any_other() -> None:
+    assert forward_seconds(Simulation(tpot_ms=30), 50, 1, True) == 0.03
+    assert forward_seconds(Simulation(tpot_ms=30), 50, 0, True) == 0
+
+
+def test_extend_waits_for_what_the_session_lacks(waits: list[float]) -> None:
+    model = SimulatedModel(TIMED, Role.TARGET)
+    prompt = tuple(range(50))
+    model.extend("a", prompt, 51, PARAMS, GO)
+    model.extend("a", prompt, 50, PARAMS, GO)
+    model.extend("a", (*prompt, 1, 2, 3), 51, PARAMS, GO)
+    model.extend("a", (*prompt, 1, 5), 52, PARAMS, GO)
+    model.extend("b", prompt, 50, PARAMS, GO)
+    assert waits == pytest.approx([0.07, 0.03, 0.034, 0.03, 0.1])
+    model.release("a")
+    model.extend("a", prompt, 50, PARAMS, GO)
+    assert waits[-1] == pytest.approx(0.1)
+
+
+def test_the_cache_is_counted(waits: list[float]) -> None:
+    model = SimulatedModel(TIMED, Role.TARGET)
+    model.extend("a", (1, 2, 3), 4, PARAMS, GO)
+    model.extend("a", (1, 2, 5, 6), 3, PARAMS, GO)
+    stats = model.cache_stats
+    assert (stats.computed_tokens, stats.reused_tokens, stats.sessions) == (5, 2, 1)
+    model.release("unknown")
+
+
+def test_jitter_is_seeded_and_differs_between_servers(waits: list[float]) -> None:
+    jittery = Simulation(tpot_ms=10, jitter=0.2)
+
+    def run(index: int) -> list[float]:
+        waits.clear()
+        model = SimulatedModel(jittery, Role.TARGET, index)
+        for _ in range(400):
+            model.extend("a", (1,), 1, PARAMS, GO)
+        return list(waits)
+
+    first = run(0)
+    assert first == run(0) != run(1)
+    mean = sum(first) / len(first)
+    assert mean == pytest.approx(0.01, rel=0.04)
+    assert (sum((w - mean) ** 2 for w in first) / 400) ** 0.5 == pytest.approx(0.002, rel=0.15)
+
+
+def test_a_set_event_stops_even_an_endless_wait() -> None:
+    stop = threading.Event()
+    stop.set()
+    model = SimulatedModel(Simulation(tpot_ms=1e9), Role.TARGET)
+    with pytest.raises(ForwardCancelled):
+        model.extend("a", (1,), 1, PARAMS, stop)
+
+
+def test_an_endless_wait_is_stopped_from_another_thread() -> None:
+    stop = threading.Event()
+    waiting, ended = threading.Event(), threading.Event()
+
+    class Announced(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waiting.set()
+            return stop.wait(timeout)
+
+    def forward() -> None:
+        with pytest.raises(ForwardCancelled):
+            SimulatedModel(Simulation(tpot_ms=1e9), Role.TARGET).extend(
+                "a", (1,), 1, PARAMS, Announced()
+            )
+        ended.set()
+
+    threading.Thread(target=forward, daemon=True).start()
+    assert waiting.wait(30)
+    stop.set()
+    assert ended.wait(30)
+
+
+def test_a_stopped_first_forward_has_computed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SimulatedModel(TIMED, Role.TARGET)
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(ForwardCancelled):
+        model.extend("a", (1, 2), 3, PARAMS, stop)
+    assert model.cache_stats.computed_tokens == 0
+    assert model.cache_stats.sessions == 0
+
+
+@pytest.mark.parametrize(("seconds", "waits_once"), [(0.001, True), (0.03, False)])
+def test_a_long_wait_is_split_so_that_it_ends_on_time(
+    seconds: float, waits_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 5.0
+
+    class Late(threading.Event):
+        count = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal now
+            assert timeout is not None
+            now += timeout * 1.01 + simulated._WAKE_UP
+            self.count += 1
+            return False
+
+    clock: Callable[[], float] = lambda: now  # noqa: E731
+    monkeypatch.setattr(simulated, "perf_counter", clock)
+    stop = Late()
+    simulated.wait_until(5.0 + seconds, stop)
+    assert (stop.count == 1) is waits_once
+    assert now - 5.0 == pytest.approx(seconds, abs=simulated._WAKE_UP)
+
+
+def test_info() -> None:
+    info = SimulatedModel(FAST, Role.DRAFTER).info
+    assert (info.vocab_size, info.eos_ids, info.parameters) == (32_000, (), 0)

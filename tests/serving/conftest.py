@@ -1,0 +1,43 @@
+"""One server for all HTTP tests: the real application on the session's Ray."""
+
+import socket
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+
+from dsi_ray.config import Algorithm
+from dsi_ray.runtime.engine import Engine
+from dsi_ray.serving.config import ServingConfig
+from dsi_ray.serving.server import running
+
+
+@pytest.fixture(scope="session")
+def url(ray_cluster: object) -> Iterator[str]:
+    """The address of a server of the demo pair."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with running(ServingConfig(port=port)) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def engine(ray_cluster: object) -> Iterator[Engine]:
+    """An engine of its own that decodes plainly: what the server must equal."""
+    with Engine(ServingConfig(algorithm=Algorithm.NON_SI)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    """The official client, which would otherwise hide errors by trying again."""
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def http(url: str) -> Iterator[httpx.Client]:
+    """A bare HTTP client."""
+    with httpx.Client(base_url=url, timeout=60) as http:
+        yield http
