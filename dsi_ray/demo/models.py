@@ -13,22 +13,23 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from dsi_ray.demo.forward import hidden_states
 from dsi_ray.demo.tokenizer import VOCAB_SIZE
 
 MAX_LENGTH = 1024
-TARGET_LAYERS = 24
-DRAFTER_LAYERS = 6
+TARGET_LAYERS = 28
+DRAFTER_LAYERS = 7
 
 
 def new_model(layers: int) -> LlamaForCausalLM:
     """Return a fresh model; each block starts as the identity, which lets deep stacks learn."""
     config = LlamaConfig(
         vocab_size=VOCAB_SIZE,
-        hidden_size=192,
-        intermediate_size=352,
+        hidden_size=128,
+        intermediate_size=256,
         num_hidden_layers=layers,
-        num_attention_heads=3,
-        num_key_value_heads=3,
+        num_attention_heads=2,
+        num_key_value_heads=2,
         max_position_embeddings=MAX_LENGTH,
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -54,9 +55,8 @@ def cut_drafter(target: LlamaForCausalLM) -> LlamaForCausalLM:
 
 def full_and_early_logits(model: LlamaForCausalLM, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Return the target's logits and those it would give after the drafter's number of layers."""
-    output = model.model(tokens, use_cache=False, output_hidden_states=True)
-    early = model.model.norm(output.hidden_states[DRAFTER_LAYERS])
-    return model.lm_head(output.last_hidden_state), model.lm_head(early)
+    early, full = hidden_states(model, tokens, (DRAFTER_LAYERS, TARGET_LAYERS))
+    return model.lm_head(full), model.lm_head(early)
 
 
 def next_token_loss(logits: Tensor, tokens: Tensor) -> Tensor:

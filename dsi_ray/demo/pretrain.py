@@ -19,8 +19,8 @@ from dsi_ray.demo.optimizer import Optimizer
 from dsi_ray.demo.stream import TokenStream
 
 EARLY_EXIT_WEIGHT = 0.3
-_BATCH_TOKENS = 4096
-_REPORT_EVERY = 100
+_BATCH_TOKENS = 2048
+_REPORT_EVERY = 200
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ def pretrain(
 ) -> None:
     """Train `model` in place on next-token prediction, at its full depth and at the exit."""
     partial = checkpoint.with_suffix(".partial")
+    if partial.exists():
+        model.load_state_dict(torch.load(partial))
     optimizer = Optimizer(model, muon_rate=0.02, adam_rate=0.004)
     for step, share in steps_for(minutes, "pretrain"):
         length = 1024 if step % 8 == 7 else 256
@@ -56,5 +58,8 @@ def pretrain(
 def validation_loss(model: LlamaForCausalLM, held_out: Tensor) -> float:
     """Return the mean loss over held-out rows (as many at once as a training batch has)."""
     with torch.autocast("cpu", torch.bfloat16):
-        losses = [next_token_loss(model(rows).logits, rows) for rows in held_out.split(16)]
+        losses = [
+            next_token_loss(full_and_early_logits(model, rows)[0], rows)
+            for rows in held_out.split(8)
+        ]
     return float(torch.stack(losses).mean())

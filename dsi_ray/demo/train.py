@@ -21,17 +21,15 @@ from dsi_ray.demo.stream import TokenStream, tokenize_documents
 from dsi_ray.demo.tokenizer import train_tokenizer
 
 SEED = 1
+PRETRAIN_SHARE = 0.5
 
 log = logging.getLogger(__name__)
 
 
 def main(
     out: Annotated[Path, typer.Option(help="Folder for the models, the checkpoints and the log.")],
-    minutes: Annotated[float, typer.Option(help="Time to train for, all phases together.")] = 56,
-    threads: Annotated[int, typer.Option(help="CPU threads to use.")] = 2,
-    compile_layers: Annotated[
-        bool, typer.Option("--compile/--no-compile", help="Compile the layers (needs g++).")
-    ] = True,
+    minutes: Annotated[float, typer.Option(help="Time to train for, all phases together.")] = 44,
+    threads: Annotated[int, typer.Option(help="CPU threads to use.")] = 1,
 ) -> None:
     """Train the demo's tokenizer, target and drafter on the standard library's sources."""
     out.mkdir(parents=True, exist_ok=True)
@@ -52,14 +50,11 @@ def main(
     held_out = TokenStream(tokenize_documents(read_files(held_out=True), tokenizer), SEED)
     stream = TokenStream(documents, SEED)
     target = new_model(TARGET_LAYERS)
-    if compile_layers:
-        for layer in target.model.layers:
-            layer.compile(dynamic=False)
     checkpoint = out / "pretrained.pt"
     if checkpoint.exists():
         target.load_state_dict(torch.load(checkpoint))
     else:
-        pretrain(target, stream, held_out.batch(64, 256), 0.5 * minutes, checkpoint)
+        pretrain(target, stream, held_out.batch(32, 256), PRETRAIN_SHARE * minutes, checkpoint)
     save(target, tokenizer, out / "target")
     save(cut_drafter(target), tokenizer, out / "drafter")
 

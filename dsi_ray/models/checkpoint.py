@@ -54,9 +54,7 @@ def load_checkpoint(source: str, dtype: str, device: torch.device) -> Any:
     if "gguf_file" in place:
         options["quantization_config"] = GgufConfig(dequantize=True)
     with _in_one_line(source):
-        config = AutoConfig.from_pretrained(**place)
-    refuse_unsuitable(source, config)
-    with _in_one_line(source):
+        refuse_unsuitable(source, AutoConfig.from_pretrained(**place))
         model = AutoModelForCausalLM.from_pretrained(**place, **options)
         return model.eval().requires_grad_(False).to(device)
 
@@ -94,6 +92,8 @@ def _in_one_line(source: str) -> Iterator[None]:
     """Turns whatever transformers raises (any kind, often many lines) into a ModelError."""
     try:
         yield
+    except ModelError:
+        raise
     except Exception as error:
         lines = str(error).strip().splitlines()
         reason = lines[0].rstrip(".") if lines else type(error).__name__
@@ -114,19 +114,12 @@ def refuse_unsuitable(source: str, config: Any) -> None:
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(f"{source}: {config.model_type} is not a causal language model; use one")
     architecture = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    if architecture._is_stateful or not _has_croppable_layers(config):
+    layers = DynamicCache(config=config).layers
+    if architecture._is_stateful or any(type(layer) not in _CROPPABLE for layer in layers):
         raise ModelError(
-            f"{source}: {config.model_type} keeps a recurrent state, which cannot take back a "
-            "rejected draft; use a model with attention in every layer"
+            f"{source}: {config.model_type} keeps a state that cannot take back a rejected draft; "
+            "use a model with plain attention in every layer"
         )
-
-
-def _has_croppable_layers(config: Any) -> bool:
-    try:
-        layers = DynamicCache(config=config).layers
-    except (AttributeError, KeyError):  # of old or unusual configurations; the model is tried later
-        return True
-    return all(type(layer) in _CROPPABLE for layer in layers)
 
 
 def max_context(config: Any) -> int | None:

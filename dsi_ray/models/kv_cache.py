@@ -24,6 +24,9 @@ class SessionLayer(DynamicLayer):  # type: ignore[misc]
     attention mask.
     """
 
+    keys: Tensor
+    values: Tensor
+
     # Buffers with room, written in place, were slower than the parent's copying on a CPU: the copy
     # brings the keys into its caches in one stream, where the attention then finds them.
 

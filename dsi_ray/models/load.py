@@ -44,5 +44,5 @@ def _load_transformers(config: ModelConfig, role: Role) -> LanguageModel:
     if device.type == "cpu":
         # Some imports reset the number of threads: this comes after all of them.
         torch.set_num_threads(config.threads)
-    ids = vocab_size(source, model.get_input_embeddings().num_embeddings)
+    ids = vocab_size(source, model.get_input_embeddings().weight.shape[0])
     return TransformersModel(config.model, model, ids, config.kv_cache_bytes)

@@ -26,7 +26,8 @@ class TransformersModel:
         Args:
             name: For people.
             model: A causal model of transformers, in eval mode, on its device.
-            vocab_size: Number of ids that the tokenizer can produce; the model may have more.
+            vocab_size: Number of ids that the tokenizer can produce, up to which the model's are
+                used.
             kv_cache_bytes: Idle sessions beyond this budget are evicted.
 
         Raises:
@@ -39,7 +40,7 @@ class TransformersModel:
         self._keeps_logits = "logits_to_keep" in signature(model.forward).parameters
         self._info = ModelInfo(
             name=name,
-            vocab_size=min(vocab_size, self._known_ids),
+            vocab_size=vocab_size,
             max_context=max_context(model.config) or maxsize,
             eos_ids=eos_ids(model),
             parameters=sum(weights.numel() for weights in model.parameters()),

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from starlette.responses import Response
 
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.engine import Engine, check_request
 from dsi_ray.runtime.request import Chunk
 from dsi_ray.serving.errors import to_api_error
 from dsi_ray.serving.event_stream import EventStream
@@ -36,14 +36,15 @@ class _Job:
     def __init__(self, engine: Engine, request: CompletionRequest) -> None:
         self._engine = engine
         self._request = request
+        # All are checked before any starts: an error gets its own status, also for a stream.
+        self._prompts = [_encode(engine, prompt, request) for prompt in request.prompts]
         self._id = f"cmpl-{uuid.uuid4().hex}"
         self._created = int(time.time())
-        self._prompt_tokens = 0
         self._completion_tokens = 0
 
     async def answer(self) -> Completion:
         """Returns the whole texts."""
-        choices = [Choice(index=index, text="") for index in range(len(self._request.prompts))]
+        choices = [Choice(index=index, text="") for index in range(len(self._prompts))]
         async with aclosing(self._chunks()) as chunks:
             async for index, chunk in chunks:
                 choices[index].text += chunk.text
@@ -74,15 +75,10 @@ class _Job:
 
     async def _chunks(self) -> AsyncGenerator[tuple[int, Chunk]]:
         params = self._request.params
-        streams = [
-            self._engine.stream(prompt, params, request_id=f"{self._id}-{index}")
-            for index, prompt in enumerate(self._request.prompts)
-        ]
+        streams = [self._engine.stream(prompt, params) for prompt in self._prompts]
         async with aclosing(merge(streams)) as merged:
             async for index, chunk in merged:
-                if chunk.stats is not None:
-                    self._prompt_tokens += chunk.stats.prompt_tokens
-                    self._completion_tokens += chunk.stats.completion_tokens
+                self._completion_tokens += len(chunk.tokens)
                 yield index, chunk
 
     def _chunk_events(self, index: int, chunk: Chunk) -> str:
@@ -108,11 +104,18 @@ class _Job:
 
     @property
     def _usage(self) -> Usage:
+        prompt_tokens = sum(map(len, self._prompts))
         return Usage(
-            prompt_tokens=self._prompt_tokens,
+            prompt_tokens=prompt_tokens,
             completion_tokens=self._completion_tokens,
-            total_tokens=self._prompt_tokens + self._completion_tokens,
+            total_tokens=prompt_tokens + self._completion_tokens,
         )
+
+
+def _encode(engine: Engine, prompt: str | list[int], request: CompletionRequest) -> list[int]:
+    tokens = engine.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+    check_request(tokens, request.params, engine.target, engine.max_model_len)
+    return tokens
 
 
 def _event(data: str) -> str:

@@ -1,17 +1,19 @@
 """Runs the application in the foreground."""
 
+import contextlib
+import io
 import logging
 import re
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import ray
 from ray import serve
 
 from dsi_ray.config import ConfigError
+from dsi_ray.runtime.engine import connect
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.serving.app import APP_NAME, DEPLOYMENT_NAME, Server
 from dsi_ray.serving.config import ServingConfig
@@ -39,7 +41,7 @@ def serve_until_signal(config: ServingConfig, ready: Callable[[str], None]) -> N
         stop.wait()
 
 
-@contextmanager
+@contextlib.contextmanager
 def running(config: ServingConfig) -> Iterator[str]:
     """Serves ``config`` inside a ``with`` block and gives the URL.
 
@@ -50,14 +52,15 @@ def running(config: ServingConfig) -> Iterator[str]:
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     if config.address is None:
         _check_port(config)
-    ray.init(address=config.address or "local", log_to_driver=False, logging_level=logging.ERROR)
+    owns_ray = connect(config.address)
     try:
         _deploy(config)
         yield f"http://{config.host}:{config.port}"
     finally:
-        if config.address is not None:
+        if config.address is not None or not owns_ray:
             _withdraw()
-        ray.shutdown()
+        if owns_ray:
+            ray.shutdown()
 
 
 def _deploy(config: ServingConfig) -> None:
@@ -71,10 +74,12 @@ def _deploy(config: ServingConfig) -> None:
 
 
 def _withdraw() -> None:
-    """Leaves a cluster that others use as it was."""
+    """Leaves a cluster that others may use as it was."""
     serve.delete(APP_NAME)
     if not serve.status().applications:
-        serve.shutdown()
+        # Ray prints to stdout that the controller, which this ends, did not outlive it.
+        with contextlib.redirect_stdout(io.StringIO()):
+            serve.shutdown()
 
 
 def _cause() -> ConfigError | EngineError | None:

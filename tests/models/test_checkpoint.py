@@ -5,16 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from dsi_ray.config import ModelConfig
-from dsi_ray.models import checkpoint
-from dsi_ray.models.base import ModelError
-from dsi_ray.models.checkpoint import (
-    find_device,
-    load_checkpoint,
-    locate,
-    max_context,
-    refuse_unsuitable,
-)
 from tiny import CONFIGS, tiny_model
 from transformers import (
     BertConfig,
@@ -26,6 +16,17 @@ from transformers import (
     Qwen3NextConfig,
     RwkvConfig,
     T5Config,
+)
+
+from dsi_ray.config import ModelConfig
+from dsi_ray.models import checkpoint
+from dsi_ray.models.base import ModelError
+from dsi_ray.models.checkpoint import (
+    find_device,
+    load_checkpoint,
+    locate,
+    max_context,
+    refuse_unsuitable,
 )
 
 CPU = torch.device("cpu")
@@ -112,7 +113,7 @@ def test_gguf_without_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         RwkvConfig(num_hidden_layers=2),
         JambaConfig(num_hidden_layers=8),
         Qwen3NextConfig(num_hidden_layers=4),
-        Lfm2Config(num_hidden_layers=4),
+        Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]),
         DeepseekV32Config(num_hidden_layers=2),
     ],
     ids=lambda config: config.model_type,
@@ -121,7 +122,9 @@ def test_a_state_that_cannot_be_cropped_is_refused(
     config: PreTrainedConfig, tmp_path: Path
 ) -> None:
     config.save_pretrained(tmp_path)  # without weights: the refusal comes before they are read
-    with pytest.raises(ModelError, match=f"{config.model_type} keeps a recurrent state"):
+    with pytest.raises(
+        ModelError, match=f"{config.model_type} keeps a state that cannot take back"
+    ):
         load_checkpoint(str(tmp_path), "auto", CPU)
 
 

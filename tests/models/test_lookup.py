@@ -3,11 +3,12 @@
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dsi_ray.models.base import ForwardCancelled
 from dsi_ray.models.lookup import LookupModel
 from dsi_ray.params import SamplingParams
-from hypothesis import given
-from hypothesis import strategies as st
 
 PARAMS = SamplingParams()
 GO = threading.Event()

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.models import simulated
@@ -35,19 +36,17 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_two_servers_give_the_same_verdict_whatever_they_computed_before() -> None:
     one, other = (SimulatedModel(FAST, Role.TARGET, index) for index in range(2))
     other.extend("a", (9, 9, 9), 1, PARAMS, GO)
-    expected = [target_token(FAST, position) for position in (2, 3, 4)]
+    expected = [target_token(FAST, position) for position in (2, 3)]
     assert one.extend("a", (1, 2, 3), 2, PARAMS, GO) == expected
     assert other.extend("a", (1, 2, 3), 2, PARAMS, GO) == expected
-    assert other.extend("b", (4, 5, 6, 7), 2, PARAMS, GO)[:3] == expected
+    assert other.extend("b", (4, 5, 6, 7), 2, PARAMS, GO)[:2] == expected
 
 
 @pytest.mark.parametrize("seed", [0, 1, 12345])
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.7, 0.95, 1.0])
 def test_the_drafter_agrees_at_its_acceptance_rate(seed: int, rate: float) -> None:
     simulation = Simulation(tpot_ms=1, acceptance_rate=rate, seed=seed, vocab_size=50)
-    agreed = [
-        drafter_token(simulation, i) == target_token(simulation, i) for i in POSITIONS
-    ]
+    agreed = [drafter_token(simulation, i) == target_token(simulation, i) for i in POSITIONS]
     assert agreed == [is_accepted(simulation, i) for i in POSITIONS]
     # Four standard deviations of a binomial variable.
     assert abs(sum(agreed) / len(agreed) - rate) <= 4 * (rate * (1 - rate) / len(agreed)) ** 0.5

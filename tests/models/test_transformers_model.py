@@ -6,13 +6,14 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from dsi_ray.models.base import ForwardCancelled, ModelError
-from dsi_ray.models.transformers_model import TransformersModel
-from dsi_ray.params import SamplingParams
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import CONFIGS, CONTEXT, LAYERS, VOCAB, expected_tokens, serve
 from torch import nn
+
+from dsi_ray.models.base import ForwardCancelled, ModelError
+from dsi_ray.models.transformers_model import TransformersModel
+from dsi_ray.params import SamplingParams
 
 PARAMS = SamplingParams()
 GO = threading.Event()

@@ -4,8 +4,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from dsi_ray.models.attention import use_additive_masks
-from dsi_ray.models.transformers_model import TransformersModel
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
@@ -17,6 +15,9 @@ from transformers import (
     PreTrainedConfig,
     Qwen3Config,
 )
+
+from dsi_ray.models.attention import use_additive_masks
+from dsi_ray.models.transformers_model import TransformersModel
 
 VOCAB = 31
 CONTEXT = 48
@@ -90,4 +91,6 @@ def expected_tokens(kind: str, tokens: tuple[int, ...], device: str = "cpu") -> 
     """Returns the model's own tokens at positions 1 .. len(tokens), from one forward, no cache."""
     with torch.inference_mode():
         ids = torch.tensor([tokens], device=device)
-        return tiny_model(kind, device)(input_ids=ids, use_cache=False).logits[0].argmax(-1).tolist()
+        return (
+            tiny_model(kind, device)(input_ids=ids, use_cache=False).logits[0].argmax(-1).tolist()
+        )

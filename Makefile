@@ -1,0 +1,37 @@
+# Every target installs what it needs into .venv by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test check lint clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/.user ## Serve the built-in pair, stream a completion, compare non-SI, SI and DSI
+	$(BIN)/dsi-ray demo
+
+test: .venv/.dev ## Run the tests
+	$(BIN)/python -m pytest
+
+check: .venv/.dev ## What must pass before a commit: style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+lint: .venv/.dev ## Mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## Remove the virtual environment and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.venv/.user: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+.venv/.dev: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP_INSTALL) -e '.[test,check,plots,gguf]'
+	@touch $@ .venv/.user

@@ -1,0 +1,68 @@
+"""Which configuration gives which model."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import VOCAB, expected_tokens, tiny_model
+
+from dsi_ray.config import ModelConfig, Simulation
+from dsi_ray.core.messages import Role
+from dsi_ray.models import attention
+from dsi_ray.models.base import ModelError
+from dsi_ray.models.load import load_model
+from dsi_ray.models.lookup import LookupModel
+from dsi_ray.models.simulated import SimulatedModel, drafter_token, target_token
+from dsi_ray.params import SamplingParams
+
+PARAMS = SamplingParams()
+GO = threading.Event()
+
+
+def test_simulated() -> None:
+    simulation = Simulation(tpot_ms=0.01, acceptance_rate=0)
+    config = ModelConfig(model="simulated", simulation=simulation)
+    for role, token_at in ((Role.TARGET, target_token), (Role.DRAFTER, drafter_token)):
+        model = load_model(config, role)
+        assert isinstance(model, SimulatedModel)
+        assert model.extend("a", (1,), 1, PARAMS, GO) == [token_at(simulation, 1)]
+
+
+def test_lookup_takes_its_ngram_and_can_only_draft() -> None:
+    config = ModelConfig(model="lookup", ngram=1)
+    model = load_model(config, Role.DRAFTER)
+    assert isinstance(model, LookupModel)
+    assert model.extend("a", (1, 2, 3, 4, 2, 5, 1, 2), 8, PARAMS, GO) == [5]
+    with pytest.raises(ModelError, match="lookup can only be a drafter"):
+        load_model(config, Role.TARGET)
+
+
+@pytest.fixture
+def threads() -> object:
+    """Puts the number of torch threads back."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_directory(tmp_path: Path) -> None:
+    tiny_model("llama").save_pretrained(tmp_path)
+    config = ModelConfig(model=str(tmp_path), dtype="float64", threads=2, kv_cache_bytes=1)
+    model = load_model(config, Role.TARGET)
+    assert torch.get_num_threads() == 2
+    assert (model.info.name, model.info.vocab_size) == (str(tmp_path), VOCAB)
+    path = (1, 2, 3, 4)
+    assert model.extend("a", path, 1, PARAMS, GO) == expected_tokens("llama", path)
+    model.extend("b", path, 1, PARAMS, GO)
+    assert model.cache_stats.evictions == 1
+
+
+def test_masks_are_additive_where_the_model_runs_on_torchs_attention() -> None:
+    wanted = {"batch_size": 1, "q_length": 2, "kv_length": 4, "q_offset": 2, "dtype": torch.half}
+    mask = attention.additive_mask(**wanted)
+    assert mask is not None and mask.dtype is torch.half
+    assert mask.tolist() == [[[[0, 0, 0, -torch.inf], [0, 0, 0, 0]]]]
+    single = {**wanted, "q_length": 1, "q_offset": 3}
+    assert attention.additive_mask(**single) is None

@@ -1,0 +1,22 @@
+"""Greedy choice and prefixes."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsi_ray.models.prefix import common_prefix
+from dsi_ray.models.sampling import greedy
+
+
+def test_the_largest_logit_of_each_row_wins_and_the_first_of_equal_ones() -> None:
+    assert greedy(torch.tensor([[0.0, 2.0, 1.0], [3.0, 3.0, 3.0], [-2.0, -3.0, -1.0]])) == [1, 0, 2]
+
+
+paths = st.lists(st.integers(0, 1), max_size=6).map(tuple)
+
+
+@given(old=paths, new=paths)
+def test_common_prefix_is_the_longest(old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    length = common_prefix(old, new)
+    assert old[:length] == new[:length]
+    assert old[: length + 1] != new[: length + 1] or length == len(old) == len(new)
