@@ -44,6 +44,13 @@ def hidden_states(model: LlamaForCausalLM, tokens: Tensor, exits: tuple[int, ...
     return states
 
 
+def logits_of(model: LlamaForCausalLM, tokens: Tensor) -> Tensor:
+    """Return the model's logits at every position."""
+    (last,) = hidden_states(model, tokens, (len(model.model.layers),))
+    logits: Tensor = model.lm_head(last)
+    return logits
+
+
 @torch.compile(dynamic=False)
 def _layer(
     x: Tensor,

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM, StaticCache
 
+from dsi_ray.demo.tokenizer import END_ID
+
 LONGEST_PERIOD = 32
 LOOP_REPEATS = 3
 REPEAT_NGRAM = 6
@@ -20,36 +22,35 @@ def continue_greedily(model: LlamaForCausalLM, prompts: Tensor, new_tokens: int)
 
     A row that has ended is filled up with its end token.
     """
-    end = model.config.eos_token_id
     rows, length = prompts.shape
     cache = StaticCache(config=model.config, max_cache_len=length + new_tokens)
-    tokens = torch.full((rows, length + new_tokens), end)
+    tokens = torch.full((rows, length + new_tokens), END_ID)
     tokens[:, :length] = prompts
     ended = torch.zeros(rows, dtype=torch.bool)
     step = prompts
     for position in range(length, length + new_tokens):
-        logits = model(step, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
-        chosen = logits[:, -1].argmax(-1).masked_fill(ended, end)
+        logits = model(step, cache=cache, use_cache=True, logits_to_keep=1).logits
+        chosen = logits[:, -1].argmax(-1).masked_fill(ended, END_ID)
         tokens[:, position] = chosen
-        ended |= chosen == end
+        ended |= chosen == END_ID
         if ended.all():
             break
         step = chosen[:, None]
     return tokens.clone()
 
 
-def written(sequences: Tensor, prompt_length: int, end: int) -> Tensor:
+def written(sequences: Tensor, prompt_length: int) -> Tensor:
     """Return a mask of the tokens that the model wrote: after the prompt, up to its first end."""
-    ends = sequences[:, prompt_length:] == end
+    ends = sequences[:, prompt_length:] == END_ID
     mask = torch.zeros_like(sequences, dtype=torch.bool)
     mask[:, prompt_length:] = (ends.cumsum(1) - ends.long()) == 0
     return mask
 
 
-def outputs(sequences: Tensor, prompt_length: int, end: int) -> Iterator[list[int]]:
+def outputs(sequences: Tensor, prompt_length: int) -> Iterator[list[int]]:
     """Yield what each row wrote after its prompt, without the end token."""
-    for row, mask in zip(sequences, written(sequences, prompt_length, end), strict=True):
-        yield [token for token in row[mask].tolist() if token != end]
+    for row, mask in zip(sequences, written(sequences, prompt_length), strict=True):
+        yield [token for token in row[mask].tolist() if token != END_ID]
 
 
 def loops(output: list[int]) -> bool:

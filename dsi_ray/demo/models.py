@@ -14,10 +14,10 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from dsi_ray.demo.forward import hidden_states
-from dsi_ray.demo.tokenizer import VOCAB_SIZE
+from dsi_ray.demo.tokenizer import END_ID, VOCAB_SIZE
 
 MAX_LENGTH = 1024
-TARGET_LAYERS = 28
+TARGET_LAYERS = 30
 DRAFTER_LAYERS = 7
 
 
@@ -33,8 +33,8 @@ def new_model(layers: int) -> LlamaForCausalLM:
         max_position_embeddings=MAX_LENGTH,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=0,
-        pad_token_id=0,
+        eos_token_id=END_ID,
+        pad_token_id=END_ID,
     )
     model = LlamaForCausalLM(config)
     for block in model.model.layers:

@@ -30,10 +30,12 @@ def pretrain(
     stream: TokenStream,
     held_out: Tensor,
     minutes: float,
-    checkpoint: Path,
+    partial: Path,
 ) -> None:
-    """Train `model` in place on next-token prediction, at its full depth and at the exit."""
-    partial = checkpoint.with_suffix(".partial")
+    """Train `model` in place on next-token prediction, at its full depth and at the exit.
+
+    The weights are kept in `partial` on the way, and taken up from there if it exists.
+    """
     if partial.exists():
         model.load_state_dict(torch.load(partial))
     optimizer = Optimizer(model, muon_rate=0.02, adam_rate=0.004)
@@ -50,8 +52,6 @@ def pretrain(
         if step % _REPORT_EVERY == _REPORT_EVERY - 1:
             log.info("step %d: held-out loss %.3f", step, validation_loss(model, held_out))
             torch.save(model.state_dict(), partial)
-    torch.save(model.state_dict(), partial)
-    partial.replace(checkpoint)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 VOCAB_SIZE = 2048
 END = "<|endoftext|>"
+END_ID = 0
 USER = "<|user|>"
 ASSISTANT = "<|assistant|>"
 

@@ -16,6 +16,7 @@ from transformers import (
     GgufConfig,
 )
 from transformers.cache_utils import DummyLayer, DynamicSlidingWindowLayer
+from transformers.utils.logging import disable_progress_bar
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.models.base import ModelError
@@ -47,6 +48,7 @@ def load_checkpoint(source: str, dtype: str, device: torch.device) -> Any:
     Raises:
         ModelError: It cannot be found or loaded, or its cache cannot be cropped.
     """
+    disable_progress_bar()  # many servers load at once, into one log
     place = locate(source)
     options: dict[str, Any] = {"dtype": dtype}
     if dtype == "auto" and device.type == "cpu":

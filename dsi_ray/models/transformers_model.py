@@ -115,7 +115,8 @@ class TransformersModel:
 
         Returns the last ``wanted`` (at least one) rows of logits: (rows, vocabulary).
         """
-        state.keep(kept)
+        if kept < len(state.tokens):
+            state.keep(kept)
         rows = max(wanted, 1)
         options = {"logits_to_keep": rows} if self._keeps_logits else {}
         ids = torch.tensor([path[kept:]], device=self._device)

@@ -186,7 +186,7 @@ def connect(address: str | None) -> bool:
     if ray.is_initialized():
         return False
     try:
-        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address or "local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
         raise ConfigError(f"no Ray cluster answers at {address}: start one or leave it out") from error
     return True

@@ -123,7 +123,7 @@ def test_a_state_that_cannot_be_cropped_is_refused(
 ) -> None:
     config.save_pretrained(tmp_path)  # without weights: the refusal comes before they are read
     with pytest.raises(
-        ModelError, match=f"{config.model_type} keeps a state that cannot take back"
+        ModelError, match=f"{config.model_type} keeps a state that cannot"
     ):
         load_checkpoint(str(tmp_path), "auto", CPU)
 

@@ -1,6 +1,7 @@
 """One server for all HTTP tests: the real application on the session's Ray."""
 
 import socket
+import warnings
 from collections.abc import Iterator
 
 import httpx
@@ -10,12 +11,15 @@ import pytest
 from dsi_ray.config import Algorithm
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.serving.config import ServingConfig
-from dsi_ray.serving.server import running
 
 
 @pytest.fixture(scope="session")
 def url(ray_cluster: object) -> Iterator[str]:
     """The address of a server of the demo pair."""
+    with warnings.catch_warnings():
+        # Ray Serve declares its settings in a way that pydantic will drop one day.
+        warnings.simplefilter("ignore")
+        from dsi_ray.serving.server import running
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with running(ServingConfig(port=port)) as url:
