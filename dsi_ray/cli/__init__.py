@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import dsi_ray
-from dsi_ray.cli import generate, serve
+from dsi_ray.cli import bench, demo, generate, serve
 from dsi_ray.cli.errors import OneLineErrors
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 app.command("serve")(serve.command)
 app.command("generate")(generate.command)
+app.command("bench")(bench.command)
+app.command("demo")(demo.command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
+from dsi_ray.cli.progress import starting
 from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
 
@@ -38,7 +39,9 @@ def command(
 
     from dsi_ray.runtime.engine import Engine
 
-    with Engine(config) as running:
+    with starting():
+        running = Engine(config)
+    with running:
         completion = asyncio.run(_stream(running, text, params, echo=not as_json))
     if as_json:
         typer.echo(_to_json(completion))

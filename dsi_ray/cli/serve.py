@@ -1,5 +1,6 @@
 """``dsi-ray serve``."""
 
+import contextlib
 import json
 import shlex
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dsi_ray.cli.options import EngineOptions, with_engine_options
+from dsi_ray.cli.progress import starting
 from dsi_ray.serving.config import ServingConfig
 
 
@@ -26,13 +28,14 @@ def command(
 ) -> None:
     """Serve the OpenAI API until Ctrl-C."""
     config = engine.load(ServingConfig, host=host, port=port, served_model_name=served_model_name)
-    from dsi_ray.serving.server import serve_until_signal
+    with contextlib.ExitStack() as server:
+        with starting():
+            from dsi_ray.serving.server import running, wait_for_signal
 
-    def ready(url: str) -> None:
+            url = server.enter_context(running(config))
         model = config.model_name
         typer.echo(json.dumps({"url": url, "model": model}) if as_json else _hint(url, model))
-
-    serve_until_signal(config, ready)
+        wait_for_signal()
 
 
 def _hint(url: str, model: str) -> str:

@@ -49,7 +49,7 @@ def distil(
             teacher = logits_of(target, rows[chosen])
             student = logits_of(drafter, rows[chosen])
         loss, agreement = _loss(teacher, student, own[chosen])
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step(warm_up_then_decay(step, share, floor=0.02))
         if step % _STEPS_PER_POOL == 0:
             log.info("distil %d: loss %.3f, agreement %.3f", step, loss.item(), agreement)

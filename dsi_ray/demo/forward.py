@@ -38,7 +38,9 @@ def hidden_states(model: LlamaForCausalLM, tokens: Tensor, exits: tuple[int, ...
             norm.variance_epsilon,
         )
         if number in exits:
-            states.append(functional.rms_norm(x, (x.shape[-1],), norm.weight, norm.variance_epsilon))
+            states.append(
+                functional.rms_norm(x, (x.shape[-1],), norm.weight, norm.variance_epsilon)
+            )
         if number == exits[-1]:
             break
     return states

@@ -21,13 +21,13 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     """Replace each matrix of a stack by (nearly) the closest orthogonal one."""
     a, b, c = _NEWTON_SCHULZ
     tall = matrices.size(-2) > matrices.size(-1)
-    x = matrices.mT if tall else matrices
+    x: Tensor = matrices.mT if tall else matrices
     x = x.bfloat16()
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(_NEWTON_SCHULZ_STEPS):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.mT if tall else x
+    return x.transpose(-2, -1) if tall else x
 
 
 class Optimizer:
@@ -62,9 +62,7 @@ class Optimizer:
 
     @torch.no_grad()
     def _muon_step(self, shape: torch.Size, stack: list[nn.Parameter], rate: float) -> None:
-        gradients = torch.stack(
-            [torch.zeros_like(p) if p.grad is None else p.grad for p in stack]
-        )
+        gradients = torch.stack([torch.zeros_like(p) if p.grad is None else p.grad for p in stack])
         momentum = self._momenta[shape]
         momentum.lerp_(gradients, 1 - _MOMENTUM)
         updates = orthogonalise(gradients.lerp(momentum, _MOMENTUM))

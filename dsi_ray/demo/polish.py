@@ -49,7 +49,7 @@ def polish(model: LlamaForCausalLM, stream: TokenStream, minutes: float) -> None
         loss = next_token_loss(text_full, text)
         repeating, imitating = _own_text_losses(own_full, own_early, rows, prompt_tokens)
         total = loss + EARLY_EXIT_WEIGHT * next_token_loss(text_early, text)
-        (total + UNLIKELIHOOD_WEIGHT * repeating + imitating).backward()
+        torch.autograd.backward(total + UNLIKELIHOOD_WEIGHT * repeating + imitating)
         optimizer.step(warm_up_then_decay(step, share, floor=0.02))
         if step % _STEPS_PER_POOL == 0:
             log.info(

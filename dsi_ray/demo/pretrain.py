@@ -45,7 +45,7 @@ def pretrain(
         with torch.autocast("cpu", torch.bfloat16):
             full, early = full_and_early_logits(model, tokens)
         loss, early_loss = next_token_loss(full, tokens), next_token_loss(early, tokens)
-        (loss + EARLY_EXIT_WEIGHT * early_loss).backward()
+        torch.autograd.backward(loss + EARLY_EXIT_WEIGHT * early_loss)
         optimizer.step(warm_up_then_decay(step, share, floor=0.02))
         if step % 20 == 0:
             log.info("step %d: loss %.3f, early exit %.3f", step, loss.item(), early_loss.item())
@@ -60,6 +60,6 @@ def validation_loss(model: LlamaForCausalLM, held_out: Tensor) -> float:
     with torch.autocast("cpu", torch.bfloat16):
         losses = [
             next_token_loss(full_and_early_logits(model, rows)[0], rows)
-            for rows in held_out.split(8)
+            for rows in torch.split(held_out, 8)
         ]
     return float(torch.stack(losses).mean())

@@ -21,7 +21,8 @@ def tokenize_documents(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> 
         for text in texts
         for request, answer in conversations(text)
     ]
-    ids: list[list[int]] = tokenizer(documents, add_special_tokens=False, verbose=False)["input_ids"]
+    encoded = tokenizer(documents, add_special_tokens=False, verbose=False)
+    ids: list[list[int]] = encoded["input_ids"]
     return ids
 
 

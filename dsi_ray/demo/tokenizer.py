@@ -26,7 +26,7 @@ CHAT_TEMPLATE = (
 
 
 def train_tokenizer(texts: Iterable[str], max_length: int) -> PreTrainedTokenizerFast:
-    """Train a tokenizer on `texts`; every string can be encoded, as the bytes are in the alphabet."""
+    """Train a tokenizer on `texts`, with all bytes in its alphabet."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

@@ -45,8 +45,27 @@ class VirtualModel:
 class _Server:
     model: VirtualModel
     session: ServerSession = field(default_factory=ServerSession)
-    epoch: int = 0
-    """Forwards begun; the end of a forward that was stopped is recognised by it."""
+    computing: tuple[Step, float] | None = None
+    """The forward under way and when it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One forward in time.
+
+    Attributes:
+        server: Where it ran.
+        begin: When it began.
+        end: When it ended, or was stopped.
+        step: What it computed.
+        stopped: Whether it was stopped before its end.
+    """
+
+    server: ServerId
+    begin: float
+    end: float
+    step: Step
+    stopped: bool
 
 
 @dataclass(slots=True)
@@ -60,6 +79,8 @@ class Run:
         messages: Commands sent and reports received.
         started: Ids of all tasks.
         ended: Ids of the tasks whose end was heard.
+        spans: All forwards, in the order of their ends.
+        error: Why the request failed, if it did.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -68,6 +89,7 @@ class Run:
     messages: int = 0
     started: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
     error: str | None = None
 
 
@@ -159,20 +181,28 @@ class VirtualDriver:
     def _work(self, where: ServerId) -> None:
         server = self._servers[where]
         if server.session.interrupted:
-            server.epoch += 1
+            self._end_forward(where, stopped=True)
             server.session.stopped()
         step = server.session.next_step()
         if step is None:
             return
-        server.epoch += 1
-        epoch, seconds = server.epoch, server.model.latency(step)
+        computing = server.computing = step, self._now
+        seconds = server.model.latency(step)
 
         def done() -> None:
-            if server.epoch == epoch:
+            if server.computing is computing:
+                self._end_forward(where, stopped=False)
                 self._report(where, self._finish(where, step, seconds))
                 self._work(where)
 
         self._at(self._now + seconds, done)
+
+    def _end_forward(self, where: ServerId, *, stopped: bool) -> None:
+        server = self._servers[where]
+        assert server.computing is not None, "a forward ends once"
+        step, begin = server.computing
+        server.computing = None
+        self.run.spans.append(Span(where, begin, self._now, step, stopped))
 
     def _finish(self, where: ServerId, step: Step, seconds: float) -> list[Event]:
         server = self._servers[where]

@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import ray
 from ray import serve
@@ -22,28 +22,9 @@ _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+Error)(?:\(\w+\))?: (.+)$", re.MULT
 _CONFIG_ERRORS = ("ConfigError", "ModelError")
 
 
-def serve_until_signal(config: ServingConfig, ready: Callable[[str], None]) -> None:
-    """Serves ``config`` until SIGINT or SIGTERM; leaves no process behind.
-
-    Args:
-        config: What to serve.
-        ready: Called with the server's URL once it answers.
-
-    Raises:
-        ConfigError: The engine cannot be built as configured, or the port is taken.
-        EngineError: The engine failed to start.
-    """
-    with running(config) as url:
-        stop = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
-        ready(url)
-        stop.wait()
-
-
 @contextlib.contextmanager
 def running(config: ServingConfig) -> Iterator[str]:
-    """Serves ``config`` inside a ``with`` block and gives the URL.
+    """Serves ``config`` inside a ``with`` block and gives the URL; leaves no process behind.
 
     Raises:
         ConfigError: The engine cannot be built as configured, or the port is taken.
@@ -61,6 +42,14 @@ def running(config: ServingConfig) -> Iterator[str]:
             _withdraw()
         if owns_ray:
             ray.shutdown()
+
+
+def wait_for_signal() -> None:
+    """Returns at SIGINT or SIGTERM; another one does not disturb what comes after it."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    stop.wait()
 
 
 def _deploy(config: ServingConfig) -> None:

@@ -7,7 +7,7 @@ from dsi_ray.core.messages import Command, Emit, Event, Fail, FinishReason, Serv
 from dsi_ray.core.session import ServerSession, Step
 from dsi_ray.experiments.virtual_time import VirtualDriver, VirtualModel
 
-MOST_MOMENTS = 5_000
+MOST_MOMENTS = 3_000
 """A run that takes more of them does not terminate."""
 
 
@@ -40,12 +40,17 @@ class HostileDriver(VirtualDriver):
         self._ordered = ordered
         self._fails = dict(fails or {})
         self._abandon_after = abandon_after
-        self._abandoned = False
         self._moments = 0
+        self.abandoned_at: float | None = None
         self.finishes: list[FinishReason | None] = []
         self.failures: list[str] = []
         self.commands: list[Command] = []
-        self.forwards: list[ServerId] = []
+        self.forwards: list[tuple[float, ServerId]] = []
+
+    @property
+    def decoder(self) -> Decoder:
+        """The decoder that is run."""
+        return self._decoder
 
     @property
     def sessions(self) -> dict[ServerId, ServerSession]:
@@ -58,10 +63,10 @@ class HostileDriver(VirtualDriver):
         self._check(decoder)
 
     def _execute(self, commands: Sequence[Command]) -> None:
-        if self._abandoned:
+        if self.abandoned_at is not None:
             assert not commands, "an abandoned request asks for nothing"
-        if self._moments == self._abandon_after and not self._abandoned:
-            self._abandoned = True
+        elif self._moments == self._abandon_after:
+            self.abandoned_at = self._now
             commands = [*commands, *self._decoder.abandon()]
         for command in commands:
             self.commands.append(command)
@@ -72,7 +77,7 @@ class HostileDriver(VirtualDriver):
         super()._execute(commands)
 
     def _finish(self, where: ServerId, step: Step, seconds: float) -> list[Event]:
-        self.forwards.append(where)
+        self.forwards.append((self._now, where))
         if where in self._fails:
             if self._fails[where] == 0:
                 return self._servers[where].session.fail("broken")

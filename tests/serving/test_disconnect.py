@@ -48,7 +48,8 @@ def test_plain_call_is_given_up(http: httpx.Client, url: str) -> None:
 def test_many_prompts_are_left(http: httpx.Client, url: str) -> None:
     body = {**ENDLESS, "prompt": ["a", "b"], "stream": True}
     with httpx.stream("POST", f"{url}/v1/completions", json=body) as answer:
-        next(answer.iter_lines())
+        lines = answer.iter_lines()
+        next(lines)
         wait_until(http, idle=False)
 
 

@@ -125,10 +125,13 @@ class DSI(Decoder):
         return [start]
 
     def _survivor(self, tip: Node) -> Node:
-        """Where a drafter goes on that is off its path: where the first that is still on one is."""
+        """Where a drafter goes on that is off its path: where the first that is still on one is.
+
+        What is judged already needs no draft: its path goes on behind that.
+        """
         tips = (d.tip for d in self._drafters if d.tip.state is State.AHEAD)
         root = self.tree.root
-        return next((tip for tip in tips if tip is not root), self.tree.survivor(tip))
+        return self.tree.survivor(next((ahead for ahead in tips if ahead is not root), tip))
 
     def _closes(self, tip: Node, limit: int) -> bool:
         """Whether no draft follows ``tip``: the text ends there or the limit is reached."""

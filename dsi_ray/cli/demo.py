@@ -1,0 +1,63 @@
+"""``dsi-ray demo``: the whole system in a minute or two."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from dsi_ray.cli import bench
+from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
+from dsi_ray.cli.progress import starting
+from dsi_ray.cli.table import print_rows
+from dsi_ray.config import EngineConfig, load
+from dsi_ray.serving.config import ServingConfig
+
+_PROMPT = "def read_lines(path):\n"
+_NODE = {
+    "target": "simulated:tpot_ms=30",
+    "drafters": ["simulated:tpot_ms=3,acceptance_rate=0.8"],
+    "sp_degree": 7,
+}
+
+
+@with_engine_options
+def command(
+    engine: EngineOptions,
+    port: Annotated[int, typer.Option(help="Port to serve on meanwhile.")] = 8000,
+    prompts: Annotated[int, typer.Option(help="Number of prompts of each table.", min=1)] = 4,
+    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for each.")] = 96,
+) -> None:
+    """Serve, stream a completion over HTTP, and compare non-SI, SI and DSI."""
+    config = engine.load(ServingConfig, port=port)
+    params = sampling_params(max_tokens=max_tokens)
+    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.serving.server import running
+
+    with starting():
+        # Starts Ray for all that follows, and ends it.
+        own = Engine(config)
+    with own:
+        with running(config) as url:
+            typer.echo(f"Serving {config.model_name} at {url}/v1; a completion, as it comes:\n")
+            _stream(url, config.model_name, max_tokens)
+        print_rows(f"{config.target.model} on this machine", bench.run(own, prompts, params))
+        node = load(EngineConfig, None, {**_NODE, "address": config.address})
+        with Engine(node) as simulated:
+            rows = bench.run(simulated, prompts, params)
+        print_rows(
+            "A node of 8 devices, its forwards timed waits: target 30 ms, drafter 3 ms", rows
+        )
+
+
+def _stream(url: str, model: str, max_tokens: int) -> None:
+    import httpx
+
+    body = {"model": model, "prompt": _PROMPT, "max_tokens": max_tokens, "stream": True}
+    typer.secho(_PROMPT, nl=False, bold=True)
+    with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as answer:
+        answer.raise_for_status()
+        for line in answer.iter_lines():
+            data = line.removeprefix("data: ")
+            if line and data != "[DONE]":
+                typer.echo(json.loads(data)["choices"][0]["text"], nl=False)
+    typer.echo("\n")

@@ -1,0 +1,102 @@
+"""Requests that end early: the client goes away, a server fails."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dsi_ray.core.messages import Emit, ServerId
+from tests.core.hostile import HostileDriver
+from tests.core.scenario import ALGORITHMS, Scenario
+from tests.core.strategies import durations, scenarios
+
+algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS)
+CONSTANT = st.integers(1, 30).map(lambda value: (value,))
+FREE = st.just((0,))
+
+
+def check_over(driver: HostileDriver) -> None:
+    """Every task ended once and nothing is left anywhere."""
+    assert Counter(driver.run.started) == Counter(driver.run.ended)
+    assert set(Counter(driver.run.started).values()) == {1}
+    assert all(session.idle for session in driver.sessions.values())
+    assert driver.decoder.idle
+
+
+@algorithms
+@given(scenario=scenarios(min_drafters=1), moment=st.integers(1, 60))
+def test_abandoned_request_leaves_nothing(
+    algorithm: str, scenario: Scenario, moment: int
+) -> None:
+    driver = scenario.driver(algorithm, abandon_after=moment)
+    driver()
+    check_over(driver)
+    text, _ = scenario.expected
+    assert driver.run.tokens == text[: len(driver.run.tokens)]
+
+
+@algorithms
+@given(
+    scenario=scenarios(min_drafters=1, messages=FREE, target_latencies=CONSTANT),
+    moment=st.integers(1, 60),
+)
+def test_no_forward_begins_after_the_cancels(
+    algorithm: str, scenario: Scenario, moment: int
+) -> None:
+    """With free messages the cancels arrive at once: no forward ends any more."""
+    driver = scenario.driver(algorithm, abandon_after=moment)
+    driver()
+    if driver.abandoned_at is not None:
+        assert all(time <= driver.abandoned_at for time, _ in driver.forwards)
+
+
+@given(scenario=scenarios(min_drafters=1), forwards=st.integers(0, 10), data=st.data())
+def test_target_failure_ends_the_request_once(
+    scenario: Scenario, forwards: int, data: st.DataObject
+) -> None:
+    algorithm = data.draw(st.sampled_from(ALGORITHMS))
+    target = data.draw(st.sampled_from(scenario.targets))
+    driver = scenario.driver(algorithm, fails={target: forwards})
+    driver()
+    check_over(driver)
+    finished = any(driver.finishes[-1:])
+    assert len(driver.failures) == (0 if finished else 1)
+    text, _ = scenario.expected
+    assert driver.run.tokens == (text if finished else text[: len(driver.run.tokens)])
+
+
+@given(
+    scenario=scenarios(min_drafters=1, messages=FREE, target_latencies=CONSTANT),
+    forwards=st.lists(st.integers(0, 10), min_size=3, max_size=3),
+)
+def test_dsi_without_its_drafters_is_plain_decoding(
+    scenario: Scenario, forwards: list[int]
+) -> None:
+    fails = dict(zip(scenario.drafter_servers, forwards, strict=False))
+    driver = scenario.driver("dsi", fails=fails)
+    run = driver()
+    check_over(driver)
+    text, reason = scenario.expected
+    assert run.tokens == text
+    assert driver.finishes[-1] is reason
+    assert not driver.failures
+    assert run.seconds <= scenario.seconds("non-si")
+
+
+@given(scenario=scenarios(min_drafters=1), forwards=st.integers(0, 10))
+def test_failing_drafter_never_changes_the_text(scenario: Scenario, forwards: int) -> None:
+    driver = scenario.driver("dsi", fails={scenario.drafter_servers[0]: forwards})
+    assert driver().tokens == scenario.expected[0]
+    assert not driver.failures
+    check_over(driver)
+
+
+@given(scenario=scenarios(min_drafters=1))
+def test_si_ends_when_its_drafter_fails(scenario: Scenario) -> None:
+    driver = scenario.driver("si", fails={scenario.drafter_servers[0]: 0})
+    driver()
+    check_over(driver)
+    drafted = scenario.criteria.max_tokens > 1
+    assert len(driver.failures) == drafted
