@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -10,24 +11,27 @@ if TYPE_CHECKING:
     from dsi_ray.experiments.bench import Row
 
 _COLUMNS = (
-    "tokens/s",
+    "tok/s",
     "speed",
-    "TTFT ms",
-    "TPOT ms",
-    "acceptance",
-    "target forwards",
-    "cancelled tasks",
-    "messages/token",
-    "identical tokens",
+    "TTFT\nms",
+    "TPOT\nms",
+    "accept.\nrate",
+    "target\nforwards",
+    "cancelled\ntasks",
+    "messages\n/token",
+    "identical\ntokens",
 )
+"""Narrow enough for a terminal of 80 columns."""
 
 
 def print_rows(title: str, rows: Sequence["Row"]) -> None:
     """Prints a row for each contender; speeds are relative to the first."""
-    table = Table(title=title, title_justify="left")
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False
+    )
     table.add_column("")
     for column in _COLUMNS:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     fastest = max(row.tokens_per_second for row in rows)
     for row in rows:
         style = "bold" if row.tokens_per_second == fastest else None

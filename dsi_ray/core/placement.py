@@ -67,7 +67,9 @@ def _redundant(board: TaskBoard) -> list[ServerId]:
         if live.is_plain
         and len(board.active(live.task.server)) == 1
         and any(
-            other is not live and other.started <= live.started and live.promised[0] in other.promised
+            other is not live
+            and other.started <= live.started
+            and live.promised[0] in other.promised
             for other in running
         )
     ]

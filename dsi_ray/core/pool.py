@@ -33,4 +33,9 @@ class TargetPool:
     def release(self, request: str) -> None:
         """Ends a request's reservation; one without is fine."""
         for server in self._assigned.pop(request, ()):
-            self._load[server] -= 1
+            if server in self._load:
+                self._load[server] -= 1
+
+    def lose(self, server: ServerId) -> None:
+        """Takes a server out for good."""
+        self._load.pop(server, None)

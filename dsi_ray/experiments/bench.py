@@ -1,4 +1,4 @@
-"""The bench: the same prompts through every algorithm, in turns, so that all meet the same noise."""
+"""The bench: the same prompts through every algorithm, in turns, so that all meet one noise."""
 
 import os
 import platform

@@ -54,7 +54,9 @@ def draw_timeline(file: Path, sp_degree: int = 3) -> None:
         axes.set_xlim(0, end)
     panels[-1].set_xlabel(f"time for {_TOKENS} tokens, in target forwards")
     handles = [pyplot.Rectangle((0, 0), 1, 1, color=colour) for colour in _COLOURS.values()]
-    figure.legend(handles, _COLOURS, loc="lower center", ncols=len(_COLOURS), fontsize=8, frameon=False)
+    figure.legend(
+        handles, _COLOURS, loc="lower center", ncols=len(_COLOURS), fontsize=8, frameon=False
+    )
     figure.tight_layout(rect=(0, 0.05, 1, 1))
     figure.savefig(file)
     pyplot.close(figure)
@@ -98,7 +100,13 @@ def _label(axes: "Axes", span: Span, height: float) -> None:
     first, last = span.step.start, len(span.step.tokens)
     text = str(first) if first == last else f"{first}-{last}"
     axes.text(
-        (span.begin + span.end) / 2, height, text, ha="center", va="center", fontsize=7, color="white"
+        (span.begin + span.end) / 2,
+        height,
+        text,
+        ha="center",
+        va="center",
+        fontsize=7,
+        color="white",
     )
 
 

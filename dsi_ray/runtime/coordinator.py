@@ -1,24 +1,41 @@
 """Coordinator: drives the decoders over the model servers' event streams."""
 
 import asyncio
+import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import ray
 from ray.util.placement_group import PlacementGroup
 
 from dsi_ray.config import Algorithm, EngineConfig
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Request
-from dsi_ray.core.messages import Cancel, Command, Emit, Event, Fail, Output, Role, ServerId, Start
+from dsi_ray.core.messages import (
+    Cancel,
+    Command,
+    Emit,
+    Ended,
+    Event,
+    Fail,
+    FinishReason,
+    Mode,
+    Output,
+    Reason,
+    Role,
+    ServerId,
+    Start,
+    Task,
+)
 from dsi_ray.core.planner import Pace
 from dsi_ray.core.pool import TargetPool
 from dsi_ray.models.base import ModelInfo
-from dsi_ray.runtime.errors import EngineError
-from dsi_ray.runtime.request import Decoding, Generation, RequestStats, TokenChunk
+from dsi_ray.runtime.errors import EngineError, root_cause
 from dsi_ray.runtime.placement import measure_pace, start_servers
+from dsi_ray.runtime.request import Decoding, Generation, RequestStats, TokenChunk
 from dsi_ray.runtime.servers import Background, Server
 
 
@@ -65,15 +82,19 @@ class Coordinator:
         self._of_task: dict[int, tuple[_Active, ServerId]] = {}
         self._task_ids = itertools.count()
         self._background = Background()
+        self._lost: set[ServerId] = set()
         self._failure: EngineError | None = None
 
     async def start(self) -> GroupInfo:
-        """Waits until all models are loaded, warms them up and begins to read their events.
+        """Loads all models, warms them up and begins to read the servers' events.
 
         Raises:
             ModelError: A model cannot be used.
         """
-        infos = await asyncio.gather(*(server.info() for server in self._servers.values()))
+        try:
+            infos = await asyncio.gather(*(server.load() for server in self._servers.values()))
+        except ray.exceptions.RayTaskError as error:
+            raise root_cause(error) from None
         self._pace = await measure_pace(self._servers)
         for server_id, server in self._servers.items():
             self._background.start(self._listen(server_id, server))
@@ -84,7 +105,7 @@ class Coordinator:
             min(info.max_context for info in infos),
         )
 
-    async def generate(self, generation: Generation) -> AsyncIterator[TokenChunk]:
+    async def generate(self, generation: Generation) -> AsyncGenerator[TokenChunk, None]:
         """Yields tokens as they are committed. Closing it ends the request everywhere.
 
         Raises:
@@ -104,25 +125,28 @@ class Coordinator:
 
     async def complete(self, generation: Generation) -> TokenChunk:
         """All tokens at once, in one message."""
-        chunks = [chunk async for chunk in self.generate(generation)]
+        async with contextlib.aclosing(self.generate(generation)) as stream:
+            chunks = [chunk async for chunk in stream]
         tokens = tuple(token for chunk in chunks for token in chunk.tokens)
         return TokenChunk(tokens, chunks[-1].finish_reason, chunks[-1].stats)
 
-    async def stop(self, request: str) -> RequestStats:
-        """Ends a request whose text is complete, and returns what it took."""
-        active = self._active[request]
-        stats = self._stats(active)
-        self._leave(active)
-        return stats
+    async def stop(self, request: str) -> None:
+        """Ends a request whose text is complete: a last chunk without tokens follows."""
+        active = self._active.get(request)
+        if active is not None and not active.decoder.over:
+            active.chunks.put_nowait(TokenChunk((), FinishReason.STOP, self._stats(active)))
+            self._leave(active)
 
     async def status(self) -> dict[str, Any]:
         """Requests in flight, what each server does, and the latencies in force (ms)."""
-        servers = await asyncio.gather(*(server.status() for server in self._servers.values()))
+        alive = [server for name, server in self._servers.items() if name not in self._lost]
+        servers = await asyncio.gather(*(server.status() for server in alive))
         return {
             "healthy": self._failure is None,
             "requests": sum(not active.decoder.over for active in self._active.values()),
             "tasks": len(self._of_task),
             "servers": servers,
+            "lost": sorted(map(str, self._lost)),
             "target_ms": self._pace.target * 1e3,
             "drafter_ms": self._pace.drafter * 1e3,
             "message_ms": self._pace.message * 1e3,
@@ -138,17 +162,17 @@ class Coordinator:
 
     def _decoder(self, generation: Generation) -> Decoder:
         decoding = generation.decoding
-        speculative = decoding.algorithm is not Algorithm.NON_SI
+        algorithm = decoding.algorithm if self._drafters else Algorithm.NON_SI
         request = Request(
             generation.id,
             generation.prompt,
             StopCriteria(generation.params.max_tokens, generation.stop_ids),
             self._pool.assign(generation.id, self._sp_degree(decoding)),
-            self._drafters if speculative else (),
+            tuple(self._drafters) if algorithm is not Algorithm.NON_SI else (),
             self._task_ids,
         )
         chosen = None if decoding.lookahead == "auto" else decoding.lookahead
-        match decoding.algorithm:
+        match algorithm:
             case Algorithm.DSI:
                 return DSI(request, self._pace.plan(len(request.targets), chosen))
             case Algorithm.SI:
@@ -163,9 +187,19 @@ class Coordinator:
         try:
             await server.listen(self._on_events)
         except Exception as error:
-            self._failure = EngineError(f"{server_id} was lost: {type(error).__name__}")
-            for active in list(self._active.values()):
-                active.chunks.put_nowait(self._failure)
+            self._lose(server_id, f"{server_id} was lost: {type(error).__name__}")
+
+    def _lose(self, server_id: ServerId, error: str) -> None:
+        """A server died: its tasks fail, and nothing more is sent to it."""
+        self._lost.add(server_id)
+        if server_id.role is Role.TARGET:
+            self._pool.lose(server_id)
+        else:
+            self._drafters.remove(server_id)
+        if not self._pool.size:
+            self._failure = EngineError(error)
+        tasks = [task for task, (_, where) in self._of_task.items() if where == server_id]
+        self._on_events([Ended(task, Reason.FAILED, error) for task in tasks])
 
     def _on_events(self, events: list[Event]) -> None:
         """One item of a server's stream: everything that one of its steps produced."""
@@ -198,10 +232,7 @@ class Coordinator:
         for command in commands:
             match command:
                 case Start(task, mode):
-                    self._of_task[task.id] = active, task.server
-                    # The call and its reply.
-                    active.messages += 2
-                    self._servers[task.server].send(task, mode, active.generation.params)
+                    self._start_task(active, task, mode)
                 case Cancel(task):
                     active.messages += 1
                     _, server_id = self._of_task[task]
@@ -210,6 +241,16 @@ class Coordinator:
                     self._emit(active, command)
                 case Fail(error):
                     active.chunks.put_nowait(EngineError(error))
+
+    def _start_task(self, active: _Active, task: Task, mode: Mode) -> None:
+        self._of_task[task.id] = active, task.server
+        if task.server in self._lost:
+            failed = Ended(task.id, Reason.FAILED, f"{task.server} was lost")
+            asyncio.get_running_loop().call_soon(lambda: self._on_events([failed]))
+            return
+        # The call and its reply.
+        active.messages += 2
+        self._servers[task.server].send(task, mode, active.generation.params)
 
     def _emit(self, active: _Active, emit: Emit) -> None:
         active.last = time.perf_counter()
@@ -245,7 +286,9 @@ class Coordinator:
     def _settle(self, active: _Active) -> None:
         """Forgets a request once it is over and the ends of all its tasks were heard."""
         request = active.decoder.request
-        if active.decoder.over and active.decoder.idle and self._active.pop(request.id, None):
+        over = active.decoder.over and active.decoder.idle
+        if over and self._active.pop(request.id, None) is not None:
             self._pool.release(request.id)
             for server_id in (*request.targets, *request.drafters):
-                self._servers[server_id].release(request.id)
+                if server_id not in self._lost:
+                    self._servers[server_id].release(request.id)

@@ -3,23 +3,23 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Self
 
 import ray
 from ray.util.placement_group import remove_placement_group
 
 from dsi_ray.config import ConfigError, EngineConfig
-from dsi_ray.core.messages import FinishReason
-from dsi_ray.models.base import ModelError, ModelInfo
-from dsi_ray.models.text_stream import Piece, TextStream
+from dsi_ray.models.base import ModelInfo
+from dsi_ray.models.text_stream import TextStream
 from dsi_ray.models.tokenizer import Tokenizer, load_tokenizer
 from dsi_ray.models.vocabulary import check_vocabularies
 from dsi_ray.params import SamplingParams
+from dsi_ray.runtime.admission import check_request
 from dsi_ray.runtime.coordinator import Coordinator, GroupInfo
-from dsi_ray.runtime.errors import EngineError, RequestError
+from dsi_ray.runtime.errors import EngineError, root_cause
 from dsi_ray.runtime.placement import bundles, create_placement_group, in_bundle
+from dsi_ray.runtime.reply import Reply, complete
 from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation, TokenChunk
 
 _PLACEMENT_TIMEOUT_S = 60
@@ -81,15 +81,14 @@ class Engine:
             return asyncio.run(self._gather(generation))
         with _engine_errors():
             whole: TokenChunk = ray.get(self._coordinator.complete.remote(generation))
-        text = self._text(generation)
-        return _completion([_chunk(text, whole)])
+        return complete(Reply(self._text(generation)).push(whole))
 
     async def stream(
         self,
         prompt: str | Sequence[int],
         params: SamplingParams | None = None,
         decoding: Decoding | None = None,
-    ) -> AsyncIterator[Chunk]:
+    ) -> AsyncGenerator[Chunk, None]:
         """Yields text as its tokens are committed. Closing it ends the request everywhere.
 
         Raises:
@@ -159,24 +158,30 @@ class Engine:
 
     async def _gather(self, generation: Generation) -> Completion:
         async with contextlib.aclosing(self._stream(generation)) as chunks:
-            return _completion([chunk async for chunk in chunks])
+            return complete([chunk async for chunk in chunks])
 
     async def _stream(self, generation: Generation) -> AsyncGenerator[Chunk, None]:
-        text = self._text(generation)
+        reply = Reply(self._text(generation))
+        async with contextlib.aclosing(self._token_chunks(generation)) as news:
+            async for new in news:
+                was_over = reply.over
+                for chunk in reply.push(new):
+                    yield chunk
+                if reply.over and not was_over and new.finish_reason is None:
+                    # A stop string: the rest is not wanted, but what the request took is.
+                    await self._coordinator.stop.remote(generation.id)
+
+    async def _token_chunks(self, generation: Generation) -> AsyncGenerator[TokenChunk, None]:
         with _engine_errors():
             items = self._coordinator.generate.options(num_returns="streaming").remote(generation)
             finished = False
             try:
                 async for item in items:
-                    chunk = _chunk(text, await item)
-                    finished = chunk.stats is not None
-                    if chunk.finish_reason is not None and not finished:
-                        stats = await self._coordinator.stop.remote(generation.id)
-                        chunk = replace(chunk, stats=stats)
-                    yield chunk
-                    if chunk.finish_reason is not None:
-                        return
+                    new: TokenChunk = await item
+                    finished = new.finish_reason is not None
+                    yield new
             finally:
+                # Dropping a Ray generator does not end it.
                 if not finished:
                     ray.cancel(items)
 
@@ -186,57 +191,17 @@ def connect(address: str | None) -> bool:
     if ray.is_initialized():
         return False
     try:
-        ray.init(address=address or "local", include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(
+            address=address or "local",
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
     except ConnectionError as error:
-        raise ConfigError(f"no Ray cluster answers at {address}: start one or leave it out") from error
+        raise ConfigError(
+            f"no Ray cluster answers at {address}: start one or leave it out"
+        ) from error
     return True
-
-
-def check_request(
-    tokens: Sequence[int], params: SamplingParams, target: ModelInfo, max_model_len: int
-) -> None:
-    """Checks that the target can take a request.
-
-    Raises:
-        RequestError: It cannot.
-    """
-    if not tokens:
-        raise RequestError("the prompt is empty: give at least one token", "prompt")
-    wrong = next((token for token in tokens if not 0 <= token < target.vocab_size), None)
-    if wrong is not None:
-        raise RequestError(
-            f"token id {wrong} is not in the vocabulary of {target.vocab_size} ids", "prompt"
-        )
-    if len(tokens) + params.max_tokens > max_model_len:
-        raise RequestError(
-            f"the context holds {max_model_len} tokens, but the prompt has {len(tokens)} and "
-            f"max_tokens asks for {params.max_tokens} more: shorten the prompt or lower max_tokens",
-            "prompt" if len(tokens) >= max_model_len else "max_tokens",
-            code="context_length_exceeded",
-        )
-
-
-def _chunk(text: TextStream, new: TokenChunk) -> Chunk:
-    """The text of newly committed tokens; cut where a stop string ends it."""
-    ends_with_stop_id = new.finish_reason is FinishReason.STOP
-    piece = text.push(new.tokens[:-1] if ends_with_stop_id else new.tokens)
-    if not piece.stopped and new.finish_reason is not None:
-        rest = text.finish()
-        piece = Piece(piece.text + rest.text, piece.used, rest.stopped)
-    if piece.stopped:
-        return Chunk(piece.text, new.tokens[: piece.used], FinishReason.STOP, new.stats)
-    return Chunk(piece.text, new.tokens, new.finish_reason, new.stats)
-
-
-def _completion(chunks: list[Chunk]) -> Completion:
-    last = chunks[-1]
-    assert last.finish_reason is not None and last.stats is not None
-    return Completion(
-        "".join(chunk.text for chunk in chunks),
-        tuple(token for chunk in chunks for token in chunk.tokens),
-        last.finish_reason,
-        last.stats,
-    )
 
 
 @contextlib.contextmanager
@@ -247,6 +212,4 @@ def _engine_errors() -> Iterator[None]:
     except ray.exceptions.RayActorError as error:
         raise EngineError("the coordinator was lost") from error
     except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, EngineError):
-            raise error.cause from None
-        raise
+        raise root_cause(error) from None

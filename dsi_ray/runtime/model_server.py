@@ -5,6 +5,7 @@ event loop takes calls; forwards run one at a time in a thread beside it.
 """
 
 import asyncio
+import functools
 import statistics
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import Any
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Event, Mode, Output, ServerId, Task
 from dsi_ray.core.session import ServerSession, Step
-from dsi_ray.models.base import ForwardCancelled, ModelInfo
+from dsi_ray.models.base import ForwardCancelled, LanguageModel, ModelInfo
 from dsi_ray.models.load import load_model
 from dsi_ray.params import SamplingParams
 
@@ -39,7 +40,7 @@ class ModelServer:
 
     def __init__(self, config: ModelConfig, server: ServerId) -> None:
         self._server = server
-        self._model = load_model(config, server.role)
+        self._config = config
         self._sessions: dict[str, _Session] = {}
         self._ends: dict[int, asyncio.Event] = {}
         self._outbox: list[Event] = []
@@ -53,8 +54,16 @@ class ModelServer:
     def __repr__(self) -> str:
         return f"ModelServer({self._server})"
 
-    async def info(self) -> ModelInfo:
-        """Facts about the model."""
+    async def load(self) -> ModelInfo:
+        """Loads the model; everything else comes after it.
+
+        Raises:
+            ModelError: It cannot be used.
+        """
+        # In the thread of the forwards: the number of torch threads is a thread's own.
+        load = functools.partial(load_model, self._config, self._server.role, self._server.index)
+        loop = asyncio.get_running_loop()
+        self._model: LanguageModel = await loop.run_in_executor(self._executor, load)
         return self._model.info
 
     async def measure(self) -> float:

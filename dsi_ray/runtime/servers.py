@@ -36,8 +36,8 @@ class Server(Protocol):
     def release(self, request: str) -> None:
         """Forgets a request."""
 
-    async def info(self) -> ModelInfo:
-        """Facts about its model; waits until it is loaded."""
+    async def load(self) -> ModelInfo:
+        """Loads its model; comes first."""
 
     async def measure(self) -> float:
         """Seconds of one forward."""
@@ -86,9 +86,13 @@ class RemoteServer:
         """Forgets a request."""
         self._actor.release.remote(request)
 
-    async def info(self) -> ModelInfo:
-        """Facts about its model; waits until it is loaded."""
-        return await self._actor.info.remote()  # type: ignore[no-any-return]
+    async def load(self) -> ModelInfo:
+        """Loads its model; comes first.
+
+        Raises:
+            ModelError: It cannot be used.
+        """
+        return await self._actor.load.remote()  # type: ignore[no-any-return]
 
     async def measure(self) -> float:
         """Seconds of one forward."""
@@ -125,7 +129,7 @@ class LocalServer:
         self._server = server
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._background = Background()
-        self.info = server.info
+        self.load = server.load
         self.measure = server.measure
         self.status = server.status
 

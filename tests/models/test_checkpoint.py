@@ -122,9 +122,7 @@ def test_a_state_that_cannot_be_cropped_is_refused(
     config: PreTrainedConfig, tmp_path: Path
 ) -> None:
     config.save_pretrained(tmp_path)  # without weights: the refusal comes before they are read
-    with pytest.raises(
-        ModelError, match=f"{config.model_type} keeps a state that cannot"
-    ):
+    with pytest.raises(ModelError, match=f"{config.model_type} keeps a state that cannot"):
         load_checkpoint(str(tmp_path), "auto", CPU)
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 import torch
@@ -81,15 +81,13 @@ def run_history(kind: str, device: str, steps: list, budget: int) -> None:
             continue
         path = (*paths.get(session, ())[:kept], *new)[:CONTEXT] or (1,)
         start = min(start, len(path) + 1)
-        paths[session] = path
-        if what != "extend":
-            with stopped_at(model, what) as stop:
-                try:
-                    model.extend(session, path, start, PARAMS, stop)
-                except ForwardCancelled:
-                    pass
-        found = model.extend(session, path, start, PARAMS, GO)
-        assert found == expected_tokens(kind, path, device)[start - 1 :]
+        if what == "extend":
+            paths[session] = path
+            found = model.extend(session, path, start, PARAMS, GO)
+            assert found == expected_tokens(kind, path, device)[start - 1 :]
+            continue
+        with stopped_at(model, what) as stop, suppress(ForwardCancelled):
+            model.extend(session, path, start, PARAMS, stop)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,6 +108,14 @@ def test_the_first_forward_of_a_session_can_be_stopped() -> None:
     with stopped_at(model, 1) as stop, pytest.raises(ForwardCancelled):
         model.extend("a", PATH, 1, PARAMS, stop)
     check("llama", model, "a", PATH, 1)
+
+
+def test_after_a_stopped_detour_the_old_path_is_not_taken_for_cached() -> None:
+    model = serve("llama")
+    model.extend("a", PATH, 13, PARAMS, GO)
+    with stopped_at(model, 2) as stop, pytest.raises(ForwardCancelled):
+        model.extend("a", (*PATH[:4], 8), 5, PARAMS, stop)
+    check("llama", model, "a", (*PATH, 7), 13)
 
 
 def test_a_failed_forward_leaves_a_consistent_cache() -> None:

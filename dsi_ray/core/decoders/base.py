@@ -82,6 +82,8 @@ class Decoder(ABC):
         self.finish: FinishReason | None = None
         self.over = False
         self.counts = Counts()
+        self._lost: set[ServerId] = set()
+        """Drafters that failed in this request."""
 
     @property
     def idle(self) -> bool:
@@ -157,7 +159,12 @@ class Decoder(ABC):
             self.drafting.report(live, output, self.tree.draft(node, output.tokens, server.index))
 
     def _apply_failure(self, live: LiveTask, event: Ended) -> str | None:
-        return event.error or f"{live.task.server} failed"
+        """A target's failure is the request's; without a drafter it only goes on more slowly."""
+        server = live.task.server
+        if server.role is Role.TARGET:
+            return event.error or f"{server} failed"
+        self._lost.add(server)
+        return None
 
     def _verify(self, server: ServerId, mode: Mode, nodes: list[Node], *, alone: bool) -> Start:
         """A task for a target server that reports at ``nodes``, a stretch of a path."""

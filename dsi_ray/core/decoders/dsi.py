@@ -96,11 +96,9 @@ class DSI(Decoder):
                 drafter.silent = not self._closes(live.tip, live.task.limit)
 
     def _apply_failure(self, live: LiveTask, event: Ended) -> str | None:
-        if live.task.server.role is Role.TARGET:
-            return super()._apply_failure(live, event)
-        # Without its drafter the request goes on at the target's own speed.
-        self._drafters = [d for d in self._drafters if d.server != live.task.server]
-        return None
+        error = super()._apply_failure(live, event)
+        self._drafters = [d for d in self._drafters if d.server not in self._lost]
+        return error
 
     def _drive(self, drafter: _Drafter) -> list[Command]:
         """Keeps a drafter on a path that may come true, within the run-ahead."""

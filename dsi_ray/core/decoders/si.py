@@ -19,6 +19,8 @@ class SI(Decoder):
         if self.verifying.active(target) or self.drafting.active(drafter):
             return []
         root = self.tree.root
+        if drafter in self._lost:
+            return [self._verify(target, Mode.REPLACE, [root], alone=True)]
         limit = min(root.position + 1 + self._lookahead, self.request.end - 1)
         if self._drafted_from is not root and root.position + 1 < limit:
             self._drafted_from = root
