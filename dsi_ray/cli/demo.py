@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from dsi_ray.cli import bench
-from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
+from dsi_ray.cli.options import EngineOptions, JsonFile, sampling_params, with_engine_options
 from dsi_ray.cli.progress import starting
-from dsi_ray.cli.table import print_rows
 from dsi_ray.config import EngineConfig, load
 from dsi_ray.serving.config import ServingConfig
 
@@ -18,6 +17,7 @@ _NODE = {
     "drafters": ["simulated:tpot_ms=3,acceptance_rate=0.8"],
     "sp_degree": 7,
 }
+_NODE_TITLE = "8 devices whose forwards are timed waits: target 30 ms, drafter 3 ms"
 
 
 @with_engine_options
@@ -26,10 +26,12 @@ def command(
     port: Annotated[int, typer.Option(help="Port to serve on meanwhile.")] = 8000,
     prompts: Annotated[int, typer.Option(help="Number of prompts of each table.", min=1)] = 4,
     max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for each.")] = 96,
+    json_file: JsonFile = None,
 ) -> None:
     """Serve, stream a completion over HTTP, and compare non-SI, SI and DSI."""
     config = engine.load(ServingConfig, port=port)
     params = sampling_params(max_tokens=max_tokens)
+    bench.check_writable(json_file)
     from dsi_ray.runtime.engine import Engine
     from dsi_ray.serving.server import running
 
@@ -40,13 +42,10 @@ def command(
         with running(config) as url:
             typer.echo(f"Serving {config.model_name} at {url}/v1; a completion, as it comes:\n")
             _stream(url, config.model_name, max_tokens)
-        print_rows(f"{config.target.model} on this machine", bench.run(own, prompts, params))
-        node = load(EngineConfig, None, {**_NODE, "address": config.address})
-        with Engine(node) as simulated:
-            rows = bench.run(simulated, prompts, params)
-        print_rows(
-            "A node of 8 devices, its forwards timed waits: target 30 ms, drafter 3 ms", rows
-        )
+        here = bench.compare(own, prompts, params, title=f"{config.target.model}, on this machine")
+        with Engine(load(EngineConfig, None, _NODE)) as node:
+            there = bench.compare(node, prompts, params, title=_NODE_TITLE)
+    bench.write_json({"this_machine": here, "simulated_node": there}, json_file)
 
 
 def _stream(url: str, model: str, max_tokens: int) -> None:

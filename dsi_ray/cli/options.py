@@ -22,6 +22,11 @@ def _option(*names: str, help: str, **settings: Any) -> Any:
 
 C = TypeVar("C", bound=EngineConfig)
 
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", help="Write the figures to a file; '-' is stdout.", metavar="FILE"),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:

@@ -74,6 +74,15 @@ class TaskBoard:
         """The running and the queued task of a server: at most two, displaced ones left out."""
         return [live for live in self._by_server[server] if live.displaced is None]
 
+    def queued(self, server: ServerId) -> LiveTask | None:
+        """The task of a server that waits for another, as far as is known.
+
+        A task displaced while queued may have begun to run just before; then the one that was to
+        take its place waits for it.
+        """
+        tasks = [live for live in self._by_server[server] if live.displaced is not Mode.REPLACE]
+        return tasks[-1] if len(tasks) > 1 else None
+
     def promised(self) -> set[Node]:
         """The nodes at which a verdict is coming."""
         return {
@@ -101,8 +110,8 @@ class TaskBoard:
         live.started = next(self._clock)
         live.promised = [tip]
         if live.displaced is Mode.QUEUE:
-            # It was meant to be displaced while queued, but it had begun to run by then.
             live.displaced = None
+        self._restore_before(live)
         if not output.goes_on:
             self.end(live)
 
@@ -112,8 +121,19 @@ class TaskBoard:
 
     def end(self, live: LiveTask) -> None:
         """Notes the end of a task; the one behind it is running now."""
+        self._restore_before(live)
         del self._tasks[live.task.id]
         tasks = self._by_server[live.task.server]
         tasks.remove(live)
         for successor in self.active(live.task.server)[:1]:
             successor.started = next(self._clock)
+
+    def _restore_before(self, live: LiveTask) -> None:
+        """Tasks that were to be displaced while queued, but had begun to run by then.
+
+        Reports of a server come in order: had ``live`` displaced them, their end would be known.
+        """
+        tasks = self._by_server[live.task.server]
+        for earlier in tasks[: tasks.index(live)]:
+            if earlier.displaced is Mode.QUEUE:
+                earlier.displaced = None

@@ -39,14 +39,16 @@ def place_block(board: TaskBoard, path: list[Node], first: Node) -> Place | None
     behind = [
         active[0]
         for active in map(board.active, board.servers)
-        if len(active) == 1 and _leads_to(active[0], on_path, first)
+        if len(active) == 1
+        and board.queued(active[0].task.server) is None
+        and _leads_to(active[0], on_path, first)
     ]
     if behind:
         return Place(min(behind, key=lambda live: live.started).task.server, Mode.QUEUE)
     for server in board.servers:
-        for queued in board.active(server)[1:]:
-            if first.parent is not None and queued.promised[-1] is first.parent:
-                return Place(server, Mode.QUEUE, tuple(queued.promised))
+        queued = board.queued(server)
+        if queued is not None and first.parent and queued.promised[-1] is first.parent:
+            return Place(server, Mode.QUEUE, tuple(queued.promised))
     return None
 
 

@@ -3,9 +3,15 @@
 `train` makes the models and `evaluate` measures them; using them needs neither.
 """
 
+import json
 from pathlib import Path
 
-TARGET_DIR = Path(__file__).parent / "target"
-DRAFTER_DIR = Path(__file__).parent / "drafter"
+_FOLDER = Path(__file__).parent
 
-__all__ = ["DRAFTER_DIR", "TARGET_DIR"]
+TARGET_DIR = _FOLDER / "target"
+DRAFTER_DIR = _FOLDER / "drafter"
+
+PROMPTS: tuple[str, ...] = tuple(json.loads((_FOLDER / "prompts.json").read_text("utf-8")))
+"""Starts of standard library code that was kept out of training."""
+
+__all__ = ["DRAFTER_DIR", "PROMPTS", "TARGET_DIR"]

@@ -14,6 +14,7 @@ LONGEST_PERIOD = 32
 LOOP_REPEATS = 3
 REPEAT_NGRAM = 6
 REPEAT_WINDOW = 64
+MOSTLY = 0.5
 
 
 @torch.inference_mode()
@@ -54,12 +55,16 @@ def outputs(sequences: Tensor, prompt_length: int) -> Iterator[list[int]]:
 
 
 def loops(output: list[int]) -> bool:
-    """Tell whether an output ends in `LOOP_REPEATS` or more copies of at most `LONGEST_PERIOD`."""
+    """Tell whether an output ends going round in circles, or is mostly copied from itself.
+
+    Circles are `LOOP_REPEATS` or more copies of at most `LONGEST_PERIOD` tokens; the second
+    condition catches longer ones, and those that are broken by a token now and then.
+    """
     for period in range(1, LONGEST_PERIOD + 1):
         tail = output[-period * LOOP_REPEATS :]
         if len(tail) == period * LOOP_REPEATS and tail[period:] == tail[:-period]:
             return True
-    return False
+    return bool(output) and repeats(torch.tensor([output])).float().mean().item() > MOSTLY
 
 
 def repeats(sequences: Tensor) -> Tensor:

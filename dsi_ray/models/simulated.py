@@ -23,9 +23,10 @@ _TOKEN, _ACCEPT, _OTHER = range(3)
 _WAKE_UP = 0.00009
 
 
-def _random(seed: int, position: int, purpose: int) -> int:
-    """64 bits that depend on all three numbers and nothing else (splitmix64)."""
-    state = (seed * 0xD1342543DE82EF95 + position * 3 + purpose) & _MASK
+def _random(seed: int, trace: int, position: int, purpose: int) -> int:
+    """64 bits that depend on all four numbers and nothing else (splitmix64)."""
+    key = seed * 0xD1342543DE82EF95 + trace * 0xDA942042E4DD58B5
+    state = (key + position * 3 + purpose) & _MASK
     for _ in range(2):
         state = (state + 0x9E3779B97F4A7C15) & _MASK
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -34,22 +35,26 @@ def _random(seed: int, position: int, purpose: int) -> int:
     return state
 
 
-def target_token(simulation: Simulation, position: int) -> int:
-    """Returns the target's token at ``position``, whatever comes before it."""
-    return _random(simulation.seed, position, _TOKEN) % simulation.vocab_size
+def target_token(simulation: Simulation, position: int, trace: int = 0) -> int:
+    """Returns the target's token at ``position``.
+
+    It depends on nothing before it but ``trace``, the prompt's first token, so that prompts differ
+    and any server says the same.
+    """
+    return _random(simulation.seed, trace, position, _TOKEN) % simulation.vocab_size
 
 
-def is_accepted(simulation: Simulation, position: int) -> bool:
+def is_accepted(simulation: Simulation, position: int, trace: int = 0) -> bool:
     """Returns whether the drafter's token at ``position`` is the target's."""
-    return _random(simulation.seed, position, _ACCEPT) < simulation.acceptance_rate * 2**64
+    return _random(simulation.seed, trace, position, _ACCEPT) < simulation.acceptance_rate * 2**64
 
 
-def drafter_token(simulation: Simulation, position: int) -> int:
+def drafter_token(simulation: Simulation, position: int, trace: int = 0) -> int:
     """Returns the drafter's token at ``position``: the target's or surely another one."""
-    token = target_token(simulation, position)
-    if is_accepted(simulation, position):
+    token = target_token(simulation, position, trace)
+    if is_accepted(simulation, position, trace):
         return token
-    step = 1 + _random(simulation.seed, position, _OTHER) % (simulation.vocab_size - 1)
+    step = 1 + _random(simulation.seed, trace, position, _OTHER) % (simulation.vocab_size - 1)
     return (token + step) % simulation.vocab_size
 
 
@@ -149,7 +154,8 @@ class SimulatedModel:
         self._sessions[session] = tokens
         self._computed += len(tokens) - kept
         self._reused += kept
-        return [self._token_at(self._simulation, i) for i in range(start, len(tokens) + 1)]
+        positions = range(start, len(tokens) + 1)
+        return [self._token_at(self._simulation, i, trace=tokens[0]) for i in positions]
 
     def release(self, session: str) -> None:
         """Forgets the session; an unknown one is fine."""

@@ -30,6 +30,9 @@ def token_ids(source: str) -> dict[str, int]:
         from tokenizers import Tokenizer
 
         return dict(Tokenizer.from_file(str(file)).get_vocab(with_added_tokens=True))
+    if Path(source).expanduser().is_dir() and not _has_tokenizer(Path(source).expanduser()):
+        # transformers would make one up from the configuration's defaults.
+        return {}
     from transformers import AutoTokenizer
 
     place = locate(source)
@@ -38,6 +41,10 @@ def token_ids(source: str) -> dict[str, int]:
     # transformers raises many kinds for a checkpoint that holds no tokenizer.
     except Exception:
         return {}
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any(folder.glob("tokenizer*")) or any(folder.glob("vocab.*"))
 
 
 def vocab_size(source: str, rows: int) -> int:

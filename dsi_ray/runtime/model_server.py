@@ -6,6 +6,7 @@ event loop takes calls; forwards run one at a time in a thread beside it.
 
 import asyncio
 import functools
+import os
 import statistics
 import threading
 import time
@@ -108,6 +109,7 @@ class ModelServer:
         busy = sum(not session.state.idle for session in self._sessions.values())
         return {
             "server": str(self._server),
+            "pid": os.getpid(),
             "model": self._model.info.name,
             "running_tasks": busy,
             "cache": asdict(self._model.cache_stats),

@@ -1,6 +1,7 @@
 """How the coordinator speaks to a model server: in another process, or in its own."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -113,13 +114,9 @@ class RemoteServer:
 
     async def _cancel(self, task: int, ref: "ray.ObjectRef[None]") -> None:
         await asyncio.get_running_loop().run_in_executor(None, ray.cancel, ref)
-        try:
+        with contextlib.suppress(ray.exceptions.RayError):
             await ref
-        except ray.exceptions.TaskCancelledError:
-            # A call that had begun reports its end by itself. This is for one that had not;
-            # of two ends the second is ignored.
-            if self._listener is not None:
-                self._listener([Ended(task, Reason.CANCELLED)])
+        _report_cancelled(self._listener, task)
 
 
 class LocalServer:
@@ -128,6 +125,7 @@ class LocalServer:
     def __init__(self, server: ModelServer) -> None:
         self._server = server
         self._calls: dict[int, asyncio.Task[None]] = {}
+        self._listener: Listener | None = None
         self._background = Background()
         self.load = server.load
         self.measure = server.measure
@@ -135,6 +133,7 @@ class LocalServer:
 
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports."""
+        self._listener = listener
         async for events in self._server.events():
             listener(events)
 
@@ -144,8 +143,10 @@ class LocalServer:
 
     def cancel(self, task: int) -> None:
         """Cancels a task whose end was not heard."""
-        if task in self._calls:
-            self._calls[task].cancel()
+        call = self._calls.get(task)
+        if call is not None:
+            call.add_done_callback(lambda _: _report_cancelled(self._listener, task))
+            call.cancel()
 
     def ended(self, task: int) -> None:
         """Notes that a task's end was heard."""
@@ -158,6 +159,16 @@ class LocalServer:
     async def latency(self) -> float:
         """No message leaves the process."""
         return 0.0
+
+
+def _report_cancelled(listener: Listener | None, task: int) -> None:
+    """Reports the end of a cancelled call.
+
+    A call that had begun reports its end by itself. This is for one that had not; of two ends the
+    second is ignored.
+    """
+    if listener is not None:
+        listener([Ended(task, Reason.CANCELLED)])
 
 
 class Background:

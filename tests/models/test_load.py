@@ -26,7 +26,7 @@ def test_simulated() -> None:
     for role, token_at in ((Role.TARGET, target_token), (Role.DRAFTER, drafter_token)):
         model = load_model(config, role)
         assert isinstance(model, SimulatedModel)
-        assert model.extend("a", (1,), 1, PARAMS, GO) == [token_at(simulation, 1)]
+        assert model.extend("a", (1,), 1, PARAMS, GO) == [token_at(simulation, 1, trace=1)]
 
 
 def test_lookup_takes_its_ngram_and_can_only_draft() -> None:

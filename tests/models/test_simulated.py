@@ -36,10 +36,17 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_two_servers_give_the_same_verdict_whatever_they_computed_before() -> None:
     one, other = (SimulatedModel(FAST, Role.TARGET, index) for index in range(2))
     other.extend("a", (9, 9, 9), 1, PARAMS, GO)
-    expected = [target_token(FAST, position) for position in (2, 3)]
+    expected = [target_token(FAST, position, trace=1) for position in (2, 3)]
     assert one.extend("a", (1, 2, 3), 2, PARAMS, GO) == expected
     assert other.extend("a", (1, 2, 3), 2, PARAMS, GO) == expected
-    assert other.extend("b", (4, 5, 6, 7), 2, PARAMS, GO)[:2] == expected
+    assert other.extend("b", (1, 5, 6, 7), 2, PARAMS, GO)[:2] == expected
+
+
+def test_prompts_that_begin_differently_have_traces_of_their_own() -> None:
+    traces = [[target_token(FAST, i, trace) for i in range(9)] for trace in range(50)]
+    assert len(set(map(tuple, traces))) == 50
+    rates = [sum(is_accepted(FAST, i, trace) for i in POSITIONS) for trace in range(3)]
+    assert all(abs(rate / len(POSITIONS) - 0.7) < 0.03 for rate in rates)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 12345])

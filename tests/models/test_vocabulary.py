@@ -36,6 +36,7 @@ def test_a_tokenizer_without_a_fast_file_is_left_to_transformers(
 ) -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(WORDS)))
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: tokenizer)
+    (tmp_path / "tokenizer.model").touch()
     assert token_ids(str(tmp_path)) == WORDS
 
 

@@ -110,13 +110,16 @@ class Decoder(ABC):
         return commands + self._cancel_contradicted()
 
     def abandon(self) -> list[Command]:
-        """Cancels every task: the request is finished, has failed, or nobody wants it."""
+        """Cancels every task: the request is finished, has failed, or nobody wants it.
+
+        That includes those displaced while queued: such a task may have begun to run before.
+        """
         self.over = True
         return [
             _cancel(board, live)
             for board in (self.verifying, self.drafting)
             for live in board
-            if live.displaced is None
+            if live.displaced is not Mode.REPLACE
         ]
 
     @abstractmethod

@@ -1,0 +1,41 @@
+"""The command in a process of its own, as users run it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = [sys.executable, "-c", "from dsi_ray.cli import app; app(prog_name='dsi-ray')"]
+SIMULATED = [
+    "--target=simulated:tpot_ms=10",
+    "--drafter=simulated:tpot_ms=2,acceptance_rate=0.8",
+]
+
+
+def dsi_ray(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    """Runs ``dsi-ray`` with arguments and returns what it printed and its exit status."""
+    return subprocess.run(
+        [*COMMAND, *arguments], input=stdin, capture_output=True, text=True, timeout=240
+    )
+
+
+def descendants(pid: int) -> set[int]:
+    """The ids of all processes that ``pid`` and its children have started and that still run."""
+    children: dict[int, list[int]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            after_name = file.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(after_name[1]), []).append(int(file.parent.name))
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        new = children.get(waiting.pop(), [])
+        found.update(new)
+        waiting += new
+    return found
+
+
+def still_running(pids: set[int]) -> set[int]:
+    """Those of ``pids`` that have not ended."""
+    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}

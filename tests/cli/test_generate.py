@@ -1,0 +1,33 @@
+"""``dsi-ray generate`` on a Ray of its own."""
+
+import json
+
+from .conftest import SIMULATED, dsi_ray
+
+
+def test_text_and_summary() -> None:
+    result = dsi_ray("generate", "hello", *SIMULATED, "--max-tokens=8")
+    assert result.returncode == 0
+    assert result.stdout.count("⟨") == 8
+    summary = result.stderr.splitlines()
+    assert len(summary) == 1
+    assert summary[0].startswith("8 tokens in ")
+
+
+def test_json_of_a_prompt_from_stdin() -> None:
+    arguments = ["generate", "-", *SIMULATED, "--max-tokens=8", "--json", "--algorithm=non-si"]
+    result = dsi_ray(*arguments, stdin="hello")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    answer = json.loads(result.stdout)
+    assert answer["text"] == "".join(f"⟨{token}⟩" for token in answer["tokens"])
+    assert answer["finish_reason"] == "length"
+    assert answer["stats"]["prompt_tokens"] == len("hello")
+    assert answer["stats"]["completion_tokens"] == 8
+
+
+def test_prompt_beyond_the_context_is_one_line() -> None:
+    result = dsi_ray("generate", "-", *SIMULATED, stdin="x" * 200_000)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
