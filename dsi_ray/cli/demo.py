@@ -9,9 +9,9 @@ from dsi_ray.cli import bench
 from dsi_ray.cli.options import EngineOptions, JsonFile, sampling_params, with_engine_options
 from dsi_ray.cli.progress import starting
 from dsi_ray.config import EngineConfig, load
+from dsi_ray.experiments.prompts import held_out_code
 from dsi_ray.serving.config import ServingConfig
 
-_PROMPT = "def read_lines(path):\n"
 _NODE = {
     "target": "simulated:tpot_ms=30",
     "drafters": ["simulated:tpot_ms=3,acceptance_rate=0.8"],
@@ -51,8 +51,9 @@ def command(
 def _stream(url: str, model: str, max_tokens: int) -> None:
     import httpx
 
-    body = {"model": model, "prompt": _PROMPT, "max_tokens": max_tokens, "stream": True}
-    typer.secho(_PROMPT, nl=False, bold=True)
+    (prompt,) = held_out_code(1)
+    body = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "stream": True}
+    typer.secho(prompt, nl=False, bold=True)
     with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as answer:
         answer.raise_for_status()
         for line in answer.iter_lines():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dsi_ray.core.messages import Mode, Output, ServerId, Task
-from dsi_ray.core.tree import Node
+from dsi_ray.core.tree import Node, State
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +33,11 @@ class LiveTask:
     def useful(self) -> bool:
         """Whether anything that it will report is still news."""
         return any(node.awaits_verdict for node in self.promised)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether its path cannot come true any more."""
+        return bool(self.promised) and self.promised[-1].state is State.DEAD
 
     @property
     def is_plain(self) -> bool:
@@ -114,6 +119,8 @@ class TaskBoard:
         self._restore_before(live)
         if not output.goes_on:
             self.end(live)
+            if live.displaced is None:
+                self._hand_over(live.task.server, tip)
 
     def displace(self, live: LiveTask) -> None:
         """Notes that a task is being cancelled."""
@@ -137,3 +144,16 @@ class TaskBoard:
         for earlier in tasks[: tasks.index(live)]:
             if earlier.displaced is Mode.QUEUE:
                 earlier.displaced = None
+
+    def _hand_over(self, server: ServerId, tip: Node) -> None:
+        """A task ended for the one queued behind it, which goes on from its own path.
+
+        A task contradicted by now was not the one, so the one that it was to displace is running.
+        """
+        tasks = [live for live in self._by_server[server] if live.displaced is not Mode.REPLACE]
+        agreeing = [live for live in tasks if live.promised and not live.contradicted]
+        if agreeing and all(live.displaced is Mode.QUEUE for live in agreeing):
+            agreeing[0].displaced = None
+        for live in agreeing:
+            if live.promised[-1].position < tip.position:
+                live.promised.append(tip)

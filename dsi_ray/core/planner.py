@@ -36,6 +36,7 @@ class Pace:
     target: float
     drafter: float
     message: float = 0.0
+    acceptance: float = 0.8
 
     def observe_target(self, seconds: float) -> None:
         """Takes a target forward into the mean."""
@@ -50,11 +51,11 @@ class Pace:
 
         With several target servers it is the smallest that Equation 1 allows. One server alone
         takes whatever is drafted when it becomes free; there the lookahead only sets how often
-        the draft is sent, and once or twice a forward is enough.
+        the draft is sent, and once a forward, in time for the next, is enough.
         """
         if sp_degree > 1:
             return smallest_lookahead(self.target + self.message, self.drafter, sp_degree)
-        return max(1, math.floor((self.target - self.message) / (2 * self.drafter) + 0.5))
+        return max(1, math.floor((self.target - self.message) / self.drafter))
 
     def plan(self, sp_degree: int, lookahead: int | None = None) -> Plan:
         """The plan for DSI; ``lookahead`` overrides the measured choice."""

@@ -17,7 +17,7 @@ REPEAT_WINDOW = 64
 MOSTLY = 0.5
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def continue_greedily(model: LlamaForCausalLM, prompts: Tensor, new_tokens: int) -> Tensor:
     """Return the prompts (all of one length) with `new_tokens` greedy tokens each.
 
@@ -37,7 +37,7 @@ def continue_greedily(model: LlamaForCausalLM, prompts: Tensor, new_tokens: int)
         if ended.all():
             break
         step = chosen[:, None]
-    return tokens.clone()
+    return tokens
 
 
 def written(sequences: Tensor, prompt_length: int) -> Tensor:

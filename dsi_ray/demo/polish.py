@@ -2,8 +2,9 @@
 
 The target continues training prompts greedily.  Tokens that only repeat what it wrote just before
 are made less likely (sequence-level unlikelihood, Welleck et al. 2019); on the others, the early
-exit learns the target's distribution and the target yields a little to the exit's.  Plain text is
-mixed in to keep the model's knowledge.
+exit learns the target's distribution, the target yields a little to the exit's, and both grow surer
+of what was chosen, as near-ties are what a drafter gets wrong.  Plain text is mixed in to keep the
+model's knowledge.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from dsi_ray.demo.optimizer import Optimizer
 from dsi_ray.demo.pretrain import EARLY_EXIT_WEIGHT
 from dsi_ray.demo.stream import TokenStream
 
-UNLIKELIHOOD_WEIGHT = 1.0
-IMITATION_WEIGHT = 0.5
-YIELDING_WEIGHT = 0.1
+UNLIKELIHOOD_WEIGHT = 2.0
+IMITATION_WEIGHT = 1.0
+YIELDING_WEIGHT = 0.5
+COMMITMENT_WEIGHT = 0.3
 SEQUENCE_TOKENS = 160
 PROMPT_TOKENS = (16, 32, 64)
 _ROWS = 16
@@ -47,17 +49,19 @@ def polish(model: LlamaForCausalLM, stream: TokenStream, minutes: float) -> None
             text_full, text_early = full_and_early_logits(model, text)
             own_full, own_early = full_and_early_logits(model, rows)
         loss = next_token_loss(text_full, text)
-        repeating, imitating = _own_text_losses(own_full, own_early, rows, prompt_tokens)
+        repeating, imitating, agreement = _own_text_losses(own_full, own_early, rows, prompt_tokens)
         total = loss + EARLY_EXIT_WEIGHT * next_token_loss(text_early, text)
         torch.autograd.backward(total + UNLIKELIHOOD_WEIGHT * repeating + imitating)
         optimizer.step(warm_up_then_decay(step, share, floor=0.02))
         if step % _STEPS_PER_POOL == 0:
             log.info(
-                "polish %d: text loss %.3f, unlikelihood %.3f, imitation %.3f, looping %.2f",
+                "polish %d: text loss %.3f, unlikelihood %.3f, imitation %.3f, agreement %.3f,"
+                " looping %.2f",
                 step,
                 loss.item(),
                 repeating.item(),
                 imitating.item(),
+                agreement.item(),
                 looping_share(pool, prompt_tokens),
             )
 
@@ -83,18 +87,25 @@ def divergence(teacher: Tensor, student: Tensor) -> Tensor:
 
 def _own_text_losses(
     full: Tensor, early: Tensor, rows: Tensor, prompt_tokens: int
-) -> tuple[Tensor, Tensor]:
-    """Return the unlikelihood of repeated tokens, and what target and exit differ elsewhere."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the unlikelihood of repeated tokens, the difference of target and exit elsewhere,
+    and the share of those other tokens on which they agree."""
     own = written(rows, prompt_tokens)[:, 1:]
     repeated = repeats(rows)[:, 1:] & own
     full_log = full[:, :-1].float().log_softmax(-1)
     early_log = early[:, :-1].float().log_softmax(-1)
-    chosen = full_log.gather(-1, rows[:, 1:, None])[..., 0].exp()
-    unlikelihood = -torch.log1p(-chosen.clamp(max=0.9999))
+    tokens = rows[:, 1:, None]
+    full_chosen, early_chosen = (
+        full_log.gather(-1, tokens)[..., 0],
+        early_log.gather(-1, tokens)[..., 0],
+    )
+    unlikelihood = -torch.log1p(-full_chosen.exp().clamp(max=0.9999))
     imitation = IMITATION_WEIGHT * divergence(full_log.detach(), early_log)
     yielding = YIELDING_WEIGHT * divergence(early_log.detach(), full_log)
+    commitment = -COMMITMENT_WEIGHT * (full_chosen + early_chosen)
     fresh = own & ~repeated
     return (
         (unlikelihood * repeated).sum() / own.sum(),
-        ((imitation + yielding) * fresh).sum() / fresh.sum(),
+        ((imitation + yielding + commitment) * fresh).sum() / fresh.sum(),
+        (full_log.argmax(-1) == early_log.argmax(-1))[fresh].float().mean(),
     )

@@ -24,7 +24,7 @@ from dsi_ray.core.messages import (
 from dsi_ray.core.session import ServerSession, Step
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VirtualModel:
     """A model in virtual time.
 

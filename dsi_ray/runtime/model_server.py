@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dsi_ray.config import ModelConfig
-from dsi_ray.core.messages import Event, Mode, Output, ServerId, Task
+from dsi_ray.core.messages import Ended, Event, Mode, Output, Reason, ServerId, Task
 from dsi_ray.core.session import ServerSession, Step
 from dsi_ray.models.base import ForwardCancelled, LanguageModel, ModelInfo
 from dsi_ray.models.load import load_model
@@ -122,8 +122,8 @@ class ModelServer:
                 ended = self._ends.pop(event.task, None)
                 if ended is not None:
                     ended.set()
-        if events:
-            self._outbox += events
+        self._outbox += events
+        if session.state.idle or not all(_can_wait(event) for event in events):
             self._has_events.set()
         if session.state.interrupted and self._computing is session:
             self._stop.set()
@@ -181,3 +181,8 @@ class ModelServer:
             tokens.append(0)
         self._model.release("")
         return statistics.median(seconds[1:])
+
+
+def _can_wait(event: Event) -> bool:
+    """Whether the coordinator knows already, having caused it: it travels with the next output."""
+    return isinstance(event, Ended) and event.reason in (Reason.REPLACED, Reason.DROPPED)

@@ -8,7 +8,8 @@ from contextlib import aclosing
 
 from starlette.responses import Response
 
-from dsi_ray.runtime.engine import Engine, check_request
+from dsi_ray.runtime.admission import check_request
+from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.request import Chunk
 from dsi_ray.serving.errors import to_api_error
 from dsi_ray.serving.event_stream import EventStream

@@ -27,7 +27,7 @@ def test_json_of_a_prompt_from_stdin() -> None:
 
 
 def test_prompt_beyond_the_context_is_one_line() -> None:
-    result = dsi_ray("generate", "-", *SIMULATED, stdin="x" * 200_000)
+    result = dsi_ray("generate", "-", stdin="word " * 5000)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1

@@ -8,6 +8,7 @@ from tests.core.language import Guesser, Language
 from tests.core.scenario import Durations, Scenario
 
 SEEDS = st.integers(0, 2**16)
+SP_DEGREES = st.integers(1, 4)
 
 
 def durations(least: int = 0, most: int = 30) -> st.SearchStrategy[Durations]:
@@ -46,6 +47,7 @@ def scenarios(
     silent: bool = True,
     target_latencies: st.SearchStrategy[Durations] | None = None,
     messages: st.SearchStrategy[Durations] | None = None,
+    sp_degrees: st.SearchStrategy[int] = SP_DEGREES
 ) -> Scenario:
     """Any request on any servers."""
     target = draw(languages())
@@ -56,7 +58,7 @@ def scenarios(
         drafters=tuple(draw(guessers(target, silent=silent)) for _ in range(count)),
         prompt=tuple(draw(st.lists(tokens, min_size=1, max_size=4))),
         criteria=StopCriteria(draw(st.integers(1, 40)), draw(st.frozensets(tokens, max_size=1))),
-        sp_degree=draw(st.integers(1, 4)),
+        sp_degree=draw(sp_degrees),
         plan=draw(plans()),
         target_latencies=draw(durations() if target_latencies is None else target_latencies),
         drafter_latencies=tuple(draw(durations()) for _ in range(count)),

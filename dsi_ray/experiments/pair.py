@@ -1,0 +1,107 @@
+"""Pair: a simulated target and drafter, decoded in virtual time.
+
+Texts, acceptance traces and latencies are those of :mod:`dsi_ray.models.simulated`: a prompt whose
+first token is ``trace`` has one acceptance trace here and on real Ray actors.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from dsi_ray.config import Simulation
+from dsi_ray.core.commit import StopCriteria
+from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Plan, Request
+from dsi_ray.core.messages import Role, ServerId
+from dsi_ray.core.planner import Pace
+from dsi_ray.core.session import Step
+from dsi_ray.experiments.virtual_time import Run, VirtualDriver, VirtualModel
+from dsi_ray.models import simulated
+
+
+class SimulatedServer(VirtualModel):
+    """What :class:`~dsi_ray.models.simulated.SimulatedModel` is to a model server."""
+
+    def __init__(self, simulation: Simulation, server: ServerId, seed: int = 0) -> None:
+        """``seed`` draws other jitter."""
+        token = simulated.target_token if server.role is Role.TARGET else simulated.drafter_token
+        super().__init__(
+            lambda path: token(simulation, len(path), trace=path[0]), self._seconds
+        )
+        self._simulation = simulation
+        self._jitter = random.Random(f"{simulation.seed} {server} {seed}")
+        self._first = True
+
+    def tokens(self, step: Step) -> list[int]:
+        """The own tokens of a forward that was not stopped."""
+        self._first = False
+        return super().tokens(step)
+
+    def _seconds(self, step: Step) -> float:
+        wanted = len(step.tokens) + 1 - step.start
+        seconds = simulated.forward_seconds(
+            self._simulation, max(wanted, 1), wanted, first=self._first
+        )
+        if self._simulation.jitter:
+            seconds *= max(self._jitter.gauss(1, self._simulation.jitter), 0)
+        return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target and a drafter that decode ``tokens`` tokens.
+
+    Attributes:
+        target: Its waits.
+        drafter: Its waits and its acceptance rate; the same seed as the target.
+        tokens: Length of every text.
+        message: Seconds that a message takes.
+    """
+
+    target: Simulation
+    drafter: Simulation
+    tokens: int = 50
+    message: float = 0.0
+
+    @classmethod
+    def of(
+        cls, target_ms: float, drafter_ms: float, acceptance: float, tokens: int = 50, seed: int = 0
+    ) -> "Pair":
+        """A pair with constant latencies."""
+        return cls(
+            Simulation(tpot_ms=target_ms, seed=seed),
+            Simulation(tpot_ms=drafter_ms, acceptance_rate=acceptance, seed=seed),
+            tokens,
+        )
+
+    @property
+    def pace(self) -> Pace:
+        """Its latencies and its acceptance rate, as a planner that knows them sees them."""
+        return Pace(
+            self.target.tpot_ms / 1000,
+            self.drafter.tpot_ms / 1000,
+            self.message,
+            self.drafter.acceptance_rate,
+        )
+
+    def non_si(self, trace: int = 0) -> Run:
+        """Plain decoding."""
+        return self._run(NonSI, 1, trace)
+
+    def si(self, lookahead: int, trace: int = 0) -> Run:
+        """SI with one target server."""
+        return self._run(partial(SI, lookahead=lookahead), 1, trace)
+
+    def dsi(self, sp_degree: int, plan: Plan, trace: int = 0) -> Run:
+        """DSI with a fixed plan."""
+        return self._run(partial(DSI, plan=plan), sp_degree, trace)
+
+    def _run(self, decoder: Callable[[Request], Decoder], sp_degree: int, trace: int) -> Run:
+        targets = [ServerId(Role.TARGET, i) for i in range(sp_degree)]
+        drafter = ServerId(Role.DRAFTER, 0)
+        request = Request("", (trace, 0), StopCriteria(self.tokens), targets, [drafter])
+        models: dict[ServerId, VirtualModel] = {
+            server: SimulatedServer(self.target, server, trace) for server in targets
+        }
+        models[drafter] = SimulatedServer(self.drafter, drafter, trace)
+        return VirtualDriver(decoder(request), models, lambda: self.message)()
