@@ -26,7 +26,16 @@ MAY_IMPORT = {
 }
 """By top-level module or package of ours, which others it may import."""
 
-OUTSIDE_CORE = {"asyncio", "concurrent", "numpy", "ray", "threading", "time", "torch", "transformers"}
+OUTSIDE_CORE = {
+    "asyncio",
+    "concurrent",
+    "numpy",
+    "ray",
+    "threading",
+    "time",
+    "torch",
+    "transformers",
+}
 KNOWS_RAY = {"runtime", "serving"}
 
 

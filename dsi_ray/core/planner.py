@@ -1,15 +1,34 @@
-"""Equation 1: lookahead <-> SP degree <-> devices (Timor et al., section 3.1 and appendix D)."""
+"""Equation 1: lookahead <-> SP degree <-> devices (Timor et al., section 3.1 and appendix D).
+
+And the plans that follow from what is measured.
+"""
 
 import math
 from dataclasses import dataclass
 
-from dsi_ray.core.decoders.dsi import Plan
+from dsi_ray.core.decoders.dsi import DSI, Plan
+from dsi_ray.core.expected import Latencies
 
 _WEIGHT = 0.1
-"""Of a new measurement in an exponentially weighted mean."""
+"""Of a new latency in an exponentially weighted mean."""
+
+_TOKEN_WEIGHT = 0.01
+"""Of a judged draft in the acceptance rate of all requests."""
+
+_PRIOR_TOKENS = 16
+"""How many judged drafts of its own count as much as all other requests together."""
 
 _MOST_LOOKAHEAD = 16
 """A drafter that costs next to nothing does not make ever longer blocks worth verifying."""
+
+_MESSAGE_SHARE = 0.1
+"""Of a target forward: what messages that are sent only to be early may take."""
+
+_WORTH = 0.01
+"""A gain below this is not worth the messages of shorter blocks."""
+
+_UNLIKELY = 0.01
+"""Drafts that come true less often are not worth a forward."""
 
 
 def smallest_lookahead(target: float, drafter: float, sp_degree: int) -> int:
@@ -20,58 +39,153 @@ def smallest_lookahead(target: float, drafter: float, sp_degree: int) -> int:
         drafter: Latency of one drafter forward, same unit.
         sp_degree: Number of target servers.
     """
-    return max(1, math.ceil(target / (sp_degree * drafter) - 1e-9))
+    return max(1, _ceil(target / (sp_degree * drafter)))
+
+
+def needed_sp_degree(target: float, drafter: float, lookahead: int) -> int:
+    """The smallest SP degree with which verifications never wait for a server."""
+    return max(1, _ceil(target / (lookahead * drafter)))
+
+
+def largest_useful_sp_degree(target: float, drafter: float) -> int:
+    """The SP degree beyond which more target servers find no work."""
+    return needed_sp_degree(target, drafter, lookahead=1)
+
+
+def affordable_sp_degree(devices: int, model_parallel: int = 1) -> int:
+    """How many target servers of ``model_parallel`` devices each fit beside one drafter.
+
+    Raises:
+        ValueError: Not even one.
+    """
+    sp_degree = (devices - 1) // model_parallel
+    if sp_degree < 1:
+        raise ValueError(f"a drafter and one target server take {model_parallel + 1} devices")
+    return sp_degree
 
 
 @dataclass(slots=True)
 class Pace:
-    """Measured latencies, in seconds, and the plans that follow from them.
+    """What is measured, in seconds, and the plans that follow from it.
 
     Attributes:
-        target: Of one target forward.
-        drafter: Of one drafter forward.
+        target: Mean of a target forward.
+        drafter: Mean of a drafter forward.
         message: Of one message.
+        acceptance: Share of drafts that are right, over all requests.
+        spread: Mean deviation of a target forward from the mean.
     """
 
     target: float
     drafter: float
     message: float = 0.0
     acceptance: float = 0.8
+    spread: float = 0.0
 
     def observe_target(self, seconds: float) -> None:
         """Takes a target forward into the mean."""
+        self.spread += _WEIGHT * (abs(seconds - self.target) - self.spread)
         self.target += _WEIGHT * (seconds - self.target)
 
     def observe_drafter(self, seconds: float) -> None:
         """Takes a drafter forward into the mean."""
         self.drafter += _WEIGHT * (seconds - self.drafter)
 
-    def lookahead(self, sp_degree: int) -> int:
+    def observe_request(self, accepted: int, rejected: int) -> None:
+        """Takes the drafts of a request that ended into the acceptance rate."""
+        judged = accepted + rejected
+        if judged:
+            weight = 1 - (1 - _TOKEN_WEIGHT) ** judged
+            self.acceptance += weight * (accepted / judged - self.acceptance)
+
+    def adapt(self, decoder: DSI) -> None:
+        """Gives a request in flight the plan that its own drafts so far, and all others', ask for.
+
+        Where few drafts are right, verifications are short and servers idle: blocks shrink. Where
+        they would queue, blocks grow up to what Equation 1 asks for.
+        """
+        tree = decoder.tree
+        judged = tree.accepted + tree.rejected
+        seen = _PRIOR_TOKENS * self.acceptance + tree.accepted
+        decoder.plan = self.plan(
+            len(decoder.request.targets), acceptance=seen / (_PRIOR_TOKENS + judged)
+        )
+
+    def plan(
+        self, sp_degree: int, lookahead: int | None = None, acceptance: float | None = None
+    ) -> Plan:
+        """The plan for DSI.
+
+        Args:
+            sp_degree: Number of target servers.
+            lookahead: Overrides the planner's choice.
+            acceptance: Of the request; by default that of all.
+        """
+        a = self.acceptance if acceptance is None else acceptance
+        first_block = self._first_block(a) if sp_degree == 1 and lookahead is None else 0
+        lookahead = lookahead or self.lookahead(sp_degree, a)
+        # While one block is verified the next is drafted, and a message travels.
+        most = lookahead * (sp_degree + 1) + 2 * _MOST_LOOKAHEAD
+        likely = math.ceil(math.log(_UNLIKELY) / math.log(min(max(a, 0.01), 0.99)))
+        return Plan(lookahead, max(lookahead + 1, min(most, likely)), first_block)
+
+    def lookahead(self, sp_degree: int, acceptance: float | None = None) -> int:
         """The lookahead for DSI.
 
-        With several target servers it is the smallest that Equation 1 allows. One server alone
-        takes whatever is drafted when it becomes free; there the lookahead only sets how often
-        the draft is sent, and once a forward, in time for the next, is enough.
+        With several target servers it is at most what Equation 1 asks for: less where drafts are
+        so often wrong that the servers rarely have all their blocks. One server alone takes
+        whatever is drafted when it becomes free; there the lookahead only sets how often the
+        draft is sent.
         """
-        if sp_degree > 1:
-            return smallest_lookahead(self.target + self.message, self.drafter, sp_degree)
-        return max(1, math.floor((self.target - self.message) / self.drafter))
+        if sp_degree == 1:
+            return self._sending_interval()
+        a = self.acceptance if acceptance is None else acceptance
+        drafter = self._drafter_or_little
+        most = min(
+            _MOST_LOOKAHEAD,
+            smallest_lookahead(self.target + self.message + self.spread, drafter, sp_degree),
+        )
+        # The coordinator hears of one block, and sends it on, while the next is drafted.
+        least = min(most, max(1, _ceil(2 * self.message / drafter)))
+        latencies = Latencies(self.target + self.message, drafter, a)
+        expected = {k: latencies.dsi(k, sp_degree) for k in range(least, most + 1)}
+        enough = min(expected.values()) * (1 + _WORTH)
+        return max(k for k, seconds in expected.items() if seconds <= enough)
 
-    def plan(self, sp_degree: int, lookahead: int | None = None) -> Plan:
-        """The plan for DSI; ``lookahead`` overrides the measured choice."""
-        lookahead = lookahead or min(_MOST_LOOKAHEAD, self.lookahead(sp_degree))
-        # While one block is verified the next is drafted, and a message travels.
-        return Plan(lookahead, run_ahead=lookahead * (sp_degree + 1) + 2 * _MOST_LOOKAHEAD)
+    def si_lookahead(self, acceptance: float | None = None, most: int = 16) -> int:
+        """The lookahead with which SI commits most tokens a second."""
+        a = self.acceptance if acceptance is None else acceptance
+        latencies = Latencies(self.target + 2 * self.message, self.drafter, a)
+        return min(range(1, most + 1), key=latencies.si)
 
-    def si_lookahead(self, acceptance: float = 0.8, most: int = 16) -> int:
-        """The lookahead with which SI commits most tokens a second.
+    @property
+    def _drafter_or_little(self) -> float:
+        """A drafter that costs nothing, such as a lookup, would ask for endless blocks."""
+        return max(self.drafter, self.target / 256)
 
-        A turn takes ``lookahead`` drafter forwards and one target forward and commits
-        ``(1 - a ** (lookahead + 1)) / (1 - a)`` tokens in the mean.
+    def _sending_interval(self) -> int:
+        """Drafts in a report, so that the last report before a forward's end comes in time.
+
+        A report for which the forward does not wait is lost time: its drafts wait for the next.
+        So there are several in a forward, as far as messages are cheap.
         """
+        affordable = _MESSAGE_SHARE * self.target / max(2 * self.message, 1e-9)
+        reports = max(1, min(4, math.floor(affordable)))
+        in_time = self.target - self.spread - 2 * self.message
+        # Exactly in time is too late as often as not.
+        drafts = math.floor(0.99 * in_time / (reports * self._drafter_or_little))
+        return max(1, min(_MOST_LOOKAHEAD, drafts))
 
-        def tokens_per_second(lookahead: int) -> float:
-            tokens = sum(acceptance**i for i in range(lookahead + 1))
-            return tokens / (lookahead * self.drafter + self.target)
+    def _first_block(self, acceptance: float) -> int:
+        """Drafts for which it pays to give up the plain step after a rejection; 0 for none."""
+        latencies = Latencies(
+            self.target + 2 * self.message, self._drafter_or_little, acceptance
+        )
+        best = min(range(1, _MOST_LOOKAHEAD + 1), key=latencies.dsi_single)
+        pays = latencies.dsi_single(best) < (1 - 3 * _WORTH) * latencies.dsi_single()
+        return best if pays else 0
 
-        return max(range(1, most + 1), key=tokens_per_second)
+
+def _ceil(value: float) -> int:
+    """Rounds up what is more than a rounding error above a whole number."""
+    return math.ceil(value - 1e-9)

@@ -22,11 +22,12 @@ from dsi_ray.demo.models import full_and_early_logits, next_token_loss
 from dsi_ray.demo.optimizer import Optimizer
 from dsi_ray.demo.pretrain import EARLY_EXIT_WEIGHT
 from dsi_ray.demo.stream import TokenStream
+from dsi_ray.demo.tokenizer import END_ID
 
 UNLIKELIHOOD_WEIGHT = 2.0
 IMITATION_WEIGHT = 1.0
 YIELDING_WEIGHT = 0.5
-COMMITMENT_WEIGHT = 0.3
+COMMITMENT_WEIGHT = 0.15
 SEQUENCE_TOKENS = 160
 PROMPT_TOKENS = (16, 32, 64)
 _ROWS = 16
@@ -56,13 +57,14 @@ def polish(model: LlamaForCausalLM, stream: TokenStream, minutes: float) -> None
         if step % _STEPS_PER_POOL == 0:
             log.info(
                 "polish %d: text loss %.3f, unlikelihood %.3f, imitation %.3f, agreement %.3f,"
-                " looping %.2f",
+                " looping %.2f, length %.0f",
                 step,
                 loss.item(),
                 repeating.item(),
                 imitating.item(),
                 agreement.item(),
                 looping_share(pool, prompt_tokens),
+                written(pool, prompt_tokens).sum(1).float().mean().item(),
             )
 
 
@@ -104,8 +106,9 @@ def _own_text_losses(
     yielding = YIELDING_WEIGHT * divergence(early_log.detach(), full_log)
     commitment = -COMMITMENT_WEIGHT * (full_chosen + early_chosen)
     fresh = own & ~repeated
+    going_on = rows[:, 1:] != END_ID
     return (
         (unlikelihood * repeated).sum() / own.sum(),
-        ((imitation + yielding + commitment) * fresh).sum() / fresh.sum(),
+        ((imitation + yielding + commitment * going_on) * fresh).sum() / fresh.sum(),
         (full_log.argmax(-1) == early_log.argmax(-1))[fresh].float().mean(),
     )

@@ -24,14 +24,14 @@ from dsi_ray.demo.stream import TokenStream, tokenize_documents
 from dsi_ray.demo.tokenizer import train_tokenizer
 
 SEED = 1
-PRETRAIN_SHARE, POLISH_SHARE, DISTIL_SHARE = 0.55, 0.25, 0.2
+PRETRAIN_SHARE, POLISH_SHARE, DISTIL_SHARE = 0.76, 0.115, 0.125
 
 log = logging.getLogger(__name__)
 
 
 def main(
     out: Annotated[Path, typer.Option(help="Folder for the models, the checkpoints and the log.")],
-    minutes: Annotated[float, typer.Option(help="Time to train for, all phases together.")] = 40,
+    minutes: Annotated[float, typer.Option(help="Time to train for, all phases together.")] = 29,
     threads: Annotated[int, typer.Option(help="CPU threads to use.")] = 1,
 ) -> None:
     """Train the demo's tokenizer, target and drafter on the standard library's sources."""

@@ -6,7 +6,7 @@ first token is ``trace`` has one acceptance trace here and on real Ray actors.
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from dsi_ray.config import Simulation
@@ -22,18 +22,28 @@ from dsi_ray.models import simulated
 class SimulatedServer(VirtualModel):
     """What :class:`~dsi_ray.models.simulated.SimulatedModel` is to a model server."""
 
-    def __init__(self, simulation: Simulation, server: ServerId, seed: int = 0) -> None:
-        """``seed`` draws other jitter."""
+    def __init__(
+        self,
+        simulation: Simulation,
+        server: ServerId,
+        seed: int,
+        observe: Callable[[float], None],
+    ) -> None:
+        """``seed`` draws the jitter; ``observe`` hears how long each forward took."""
         token = simulated.target_token if server.role is Role.TARGET else simulated.drafter_token
         super().__init__(
             lambda path: token(simulation, len(path), trace=path[0]), self._seconds
         )
         self._simulation = simulation
         self._jitter = random.Random(f"{simulation.seed} {server} {seed}")
+        self._observe = observe
         self._first = True
+        self._last = 0.0
 
     def tokens(self, step: Step) -> list[int]:
         """The own tokens of a forward that was not stopped."""
+        if not self._first:
+            self._observe(self._last)
         self._first = False
         return super().tokens(step)
 
@@ -44,6 +54,7 @@ class SimulatedServer(VirtualModel):
         )
         if self._simulation.jitter:
             seconds *= max(self._jitter.gauss(1, self._simulation.jitter), 0)
+        self._last = seconds
         return seconds
 
 
@@ -96,12 +107,35 @@ class Pair:
         """DSI with a fixed plan."""
         return self._run(partial(DSI, plan=plan), sp_degree, trace)
 
-    def _run(self, decoder: Callable[[Request], Decoder], sp_degree: int, trace: int) -> Run:
+    def adaptive(self, sp_degree: int, trace: int, pace: Pace) -> Run:
+        """DSI with a plan that follows what happens, as the coordinator's does."""
+        decoder = partial(DSI, plan=pace.plan(sp_degree))
+        run = self._run(decoder, sp_degree, trace, pace)
+        return run
+
+    def _run(
+        self,
+        decoder: Callable[[Request], Decoder],
+        sp_degree: int,
+        trace: int,
+        pace: Pace | None = None,
+    ) -> Run:
         targets = [ServerId(Role.TARGET, i) for i in range(sp_degree)]
         drafter = ServerId(Role.DRAFTER, 0)
         request = Request("", (trace, 0), StopCriteria(self.tokens), targets, [drafter])
+        follower = pace or replace(self.pace)
         models: dict[ServerId, VirtualModel] = {
-            server: SimulatedServer(self.target, server, trace) for server in targets
+            server: SimulatedServer(self.target, server, trace, follower.observe_target)
+            for server in targets
         }
-        models[drafter] = SimulatedServer(self.drafter, drafter, trace)
-        return VirtualDriver(decoder(request), models, lambda: self.message)()
+        models[drafter] = SimulatedServer(self.drafter, drafter, trace, follower.observe_drafter)
+
+        def adapt(decoder: Decoder) -> None:
+            if pace is not None and isinstance(decoder, DSI):
+                pace.adapt(decoder)
+
+        made = decoder(request)
+        run = VirtualDriver(made, models, lambda: self.message, adapt)()
+        if pace is not None:
+            pace.observe_request(made.tree.accepted, made.tree.rejected)
+        return run

@@ -48,7 +48,8 @@ class PretrainedTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a prompt, with the special tokens that the model expects."""
-        ids: list[int] = self._tokenizer.encode(text)
+        # Not verbose: the length is checked elsewhere, against the engine's own limit.
+        ids: list[int] = self._tokenizer.encode(text, verbose=False)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -1,14 +1,25 @@
 """The command in a process of its own, as users run it."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 COMMAND = [sys.executable, "-c", "from dsi_ray.cli import app; app(prog_name='dsi-ray')"]
 SIMULATED = [
     "--target=simulated:tpot_ms=10",
     "--drafter=simulated:tpot_ms=2,acceptance_rate=0.8",
 ]
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that nobody uses."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        number: int = unused.getsockname()[1]
+        return number
 
 
 def dsi_ray(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":

@@ -31,11 +31,11 @@ def test_bench_writes_its_figures() -> None:
     assert {"versions", "cores", "commit"} <= report["environment"].keys()
 
 
-def test_demo_serves_streams_and_compares(tmp_path: Path) -> None:
+def test_demo_serves_streams_and_compares(port: int, tmp_path: Path) -> None:
     file = tmp_path / "demo.json"
-    result = dsi_ray("demo", "--port=8765", "--prompts=1", "--max-tokens=12", f"--json={file}")
+    result = dsi_ray("demo", f"--port={port}", "--prompts=1", "--max-tokens=12", f"--json={file}")
     assert result.returncode == 0, result.stderr
-    assert "http://127.0.0.1:8765/v1" in result.stdout
+    assert f"http://127.0.0.1:{port}/v1" in result.stdout
     assert "NO" not in result.stdout.split()
     for report in json.loads(file.read_text()).values():
         assert [row["name"] for row in report["rows"]] == ["non-SI", "SI", "DSI"]

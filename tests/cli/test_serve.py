@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,13 +10,6 @@ import httpx
 import pytest
 
 from .conftest import COMMAND, SIMULATED, descendants, dsi_ray, still_running
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        number: int = unused.getsockname()[1]
-        return number
 
 
 @pytest.fixture

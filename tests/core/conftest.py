@@ -5,11 +5,16 @@ import os
 from hypothesis import HealthCheck, settings
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+_SEARCH_EXAMPLES = int(os.environ.get("HYPOTHESIS_EXAMPLES", "2000"))
 
 settings.register_profile(
-    "check", derandomize=True, deadline=None, max_examples=100, suppress_health_check=_SLOW
+    "check", derandomize=True, deadline=None, max_examples=60, suppress_health_check=_SLOW
 )
 settings.register_profile(
-    "search", deadline=None, max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "2000")), print_blob=True, suppress_health_check=_SLOW
+    "search",
+    deadline=None,
+    max_examples=_SEARCH_EXAMPLES,
+    print_blob=True,
+    suppress_health_check=_SLOW,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "check"))

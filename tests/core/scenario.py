@@ -82,9 +82,7 @@ class Scenario:
         ):
             models[server] = GuesserModel(guesser, _latency(durations))
         messages = itertools.cycle(self.messages)
-        return HostileDriver(
-            self.decoder(algorithm), models, lambda: next(messages), **options
-        )
+        return HostileDriver(self.decoder(algorithm), models, lambda: next(messages), **options)
 
     def seconds(self, algorithm: str, **changes: Any) -> float:
         """When the last token is committed."""

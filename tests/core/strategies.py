@@ -32,10 +32,12 @@ def guessers(draw: st.DrawFn, target: Language, *, silent: bool = True) -> Guess
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    """Lookaheads and run-aheads, tight and wide."""
+def plans(draw: st.DrawFn, *, bets: bool = True) -> Plan:
+    """Lookaheads and run-aheads, tight and wide; ``bets``: first blocks that replace a step."""
     lookahead = draw(st.integers(1, 8))
-    return Plan(lookahead, lookahead + draw(st.integers(0, 24)))
+    run_ahead = lookahead + draw(st.integers(0, 24))
+    first_block = draw(st.integers(0, min(run_ahead, 8))) if bets else 0
+    return Plan(lookahead, run_ahead, first_block)
 
 
 @st.composite
@@ -45,9 +47,10 @@ def scenarios(
     min_drafters: int = 0,
     max_drafters: int = 3,
     silent: bool = True,
+    bets: bool = True,
     target_latencies: st.SearchStrategy[Durations] | None = None,
     messages: st.SearchStrategy[Durations] | None = None,
-    sp_degrees: st.SearchStrategy[int] = SP_DEGREES
+    sp_degrees: st.SearchStrategy[int] = SP_DEGREES,
 ) -> Scenario:
     """Any request on any servers."""
     target = draw(languages())
@@ -59,7 +62,7 @@ def scenarios(
         prompt=tuple(draw(st.lists(tokens, min_size=1, max_size=4))),
         criteria=StopCriteria(draw(st.integers(1, 40)), draw(st.frozensets(tokens, max_size=1))),
         sp_degree=draw(sp_degrees),
-        plan=draw(plans()),
+        plan=draw(plans(bets=bets)),
         target_latencies=draw(durations() if target_latencies is None else target_latencies),
         drafter_latencies=tuple(draw(durations()) for _ in range(count)),
         messages=draw(durations() if messages is None else messages),

@@ -25,9 +25,7 @@ def check_over(driver: HostileDriver) -> None:
 
 @algorithms
 @given(scenario=scenarios(min_drafters=1), moment=st.integers(1, 60))
-def test_abandoned_request_leaves_nothing(
-    algorithm: str, scenario: Scenario, moment: int
-) -> None:
+def test_abandoned_request_leaves_nothing(algorithm: str, scenario: Scenario, moment: int) -> None:
     driver = scenario.driver(algorithm, abandon_after=moment)
     driver()
     check_over(driver)
@@ -36,9 +34,7 @@ def test_abandoned_request_leaves_nothing(
 
 
 @algorithms
-@given(
-    scenario=scenarios(min_drafters=1, messages=CONSTANT), moment=st.integers(1, 60)
-)
+@given(scenario=scenarios(min_drafters=1, messages=CONSTANT), moment=st.integers(1, 60))
 def test_no_forward_goes_on_after_the_cancels(
     algorithm: str, scenario: Scenario, moment: int
 ) -> None:
@@ -65,7 +61,7 @@ def test_target_failure_ends_the_request_once(
 
 
 @given(
-    scenario=scenarios(min_drafters=1, messages=FREE, target_latencies=CONSTANT),
+    scenario=scenarios(min_drafters=1, messages=FREE, target_latencies=CONSTANT, bets=False),
     forwards=st.lists(st.integers(0, 10), min_size=3, max_size=3),
 )
 def test_dsi_without_its_drafters_is_plain_decoding(

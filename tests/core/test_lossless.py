@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from dsi_ray.core.decoders import DSI, Decoder
 from dsi_ray.core.messages import Cancel, Emit, Start

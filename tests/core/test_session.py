@@ -9,9 +9,7 @@ SERVER = ServerId(Role.TARGET, 0)
 LIMIT = 20
 
 
-def task(
-    id: int, tokens: tuple[int, ...], start: int, limit: int = LIMIT, report: int = 1
-) -> Task:
+def task(id: int, tokens: tuple[int, ...], start: int, limit: int = LIMIT, report: int = 1) -> Task:
     """A task; 9 is its stop id."""
     return Task(id, "request", SERVER, tokens, start, limit, frozenset({9}), report)
 

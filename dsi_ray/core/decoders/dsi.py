@@ -16,14 +16,21 @@ class Plan:
     Attributes:
         lookahead: Drafts in a verification task, at least (Equation 1).
         run_ahead: Most tokens between the last committed one and the end of a draft.
+        first_block: With one target server: after a rejection this many drafts, as soon as they
+            are there, replace the plain step that began meanwhile. That pays in the mean where
+            drafts are cheap, and costs the guarantee that no text takes longer than plain
+            decoding; 0 lets the step run to its end.
     """
 
     lookahead: int
     run_ahead: int
+    first_block: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.lookahead <= self.run_ahead:
             raise ValueError("a plan needs 1 <= lookahead <= run_ahead")
+        if not 0 <= self.first_block <= self.run_ahead:
+            raise ValueError("a plan needs 0 <= first_block <= run_ahead")
 
 
 @dataclass(slots=True)
@@ -34,6 +41,10 @@ class _Drafter:
     live: LiveTask | None = None
     silent: bool = False
     """It had no opinion after its tip."""
+
+    def began_at(self, node: Node) -> bool:
+        """Whether its task's first draft is the one after ``node``."""
+        return self.live is not None and self.live.task.start == node.position + 1
 
 
 class DSI(Decoder):
@@ -74,6 +85,7 @@ class DSI(Decoder):
             commands += self._drive(drafter)
         commands += self._anchor()
         for drafter in self._drafters:
+            commands += self._overtake(drafter)
             commands += self._dispatch(drafter)
         return commands
 
@@ -118,18 +130,25 @@ class DSI(Decoder):
             drafter.tip, drafter.silent = self._survivor(drafter.tip), False
         if drafter.silent or self._closes(drafter.tip, horizon):
             return []
-        start = self._draft(drafter.server, mode, drafter.tip, horizon, self.plan.lookahead)
+        report = self.plan.lookahead
+        if self.plan.first_block and drafter.tip is root:
+            report = self.plan.first_block
+        start = self._draft(drafter.server, mode, drafter.tip, horizon, report)
         drafter.live = self.drafting.find(start.task.id)
         return [start]
 
     def _survivor(self, tip: Node) -> Node:
         """Where a drafter goes on that is off its path: where the first that is still on one is.
 
-        What is judged already needs no draft: its path goes on behind that.
+        What is judged already needs no draft: its path goes on behind that. Nor does a drafter go
+        back on a path on which it has got further itself: it would draft the same again.
         """
-        tips = (d.tip for d in self._drafters if d.tip.state is State.AHEAD)
-        root = self.tree.root
-        return self.tree.survivor(next((ahead for ahead in tips if ahead is not root), tip))
+        own, root = self.tree.survivor(tip), self.tree.root
+        for drafter in self._drafters:
+            if drafter.tip.state is State.AHEAD and drafter.tip is not root:
+                ahead = self.tree.survivor(drafter.tip)
+                return own if ahead in self.tree.path(own) else ahead
+        return own
 
     def _closes(self, tip: Node, limit: int) -> bool:
         """Whether no draft follows ``tip``: the text ends there or the limit is reached."""
@@ -145,6 +164,22 @@ class DSI(Decoder):
         tips = (d.tip for d in self._drafters if d.tip.state is State.AHEAD)
         path = self.tree.path(next(tips, root))
         return [self._start_block(place_anchor(self.verifying), _uncovered(path, promised))]
+
+    def _overtake(self, drafter: _Drafter) -> list[Command]:
+        """Puts the first block after a rejection in place of the plain step that began with it.
+
+        The prompt's own step is left alone: it computes more than one token.
+        """
+        root, server = self.tree.root, self.request.targets[0]
+        path = self.tree.path(drafter.tip)
+        is_first = len(path) == self.plan.first_block + 1 and drafter.began_at(root)
+        if not self.plan.first_block or not is_first or len(self.request.targets) > 1:
+            return []
+        running = self.verifying.active(server)
+        is_prompt = len(self.tree.tokens) == len(self.request.prompt)
+        if is_prompt or len(running) != 1 or running[0].promised != [root]:
+            return []
+        return [self._start_block(Place(server, Mode.REPLACE), path)]
 
     def _dispatch(self, drafter: _Drafter) -> list[Command]:
         """Sends what the drafter has guessed and nobody verifies, in blocks."""
