@@ -114,7 +114,8 @@ class EngineConfig(_Schema):
 
     Attributes:
         target: The model whose text is served.
-        drafters: The models that guess; of two on the same path the first survives.
+        drafters: The models that guess; of two on the same path the first survives. By default
+            the demo target has the demo drafter, and every other target ``lookup``.
         sp_degree: Number of target servers.
         algorithm: ``dsi``, ``si`` or ``non-si``.
         lookahead: Drafts in a verification task; ``auto`` follows Equation 1.
@@ -124,13 +125,23 @@ class EngineConfig(_Schema):
     """
 
     target: Model = ModelConfig(model="demo")
-    drafters: tuple[Model, ...] = (ModelConfig(model="demo"),)
+    drafters: tuple[Model, ...] = ()
     sp_degree: Annotated[int, Field(ge=1, le=64)] = 1
     algorithm: Algorithm = Algorithm.DSI
     lookahead: Lookahead = "auto"
     max_model_len: Annotated[int, Field(ge=2)] | None = None
     placement_strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
     address: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_drafter(cls, settings: Any) -> Any:
+        if not isinstance(settings, dict) or "drafters" in settings:
+            return settings
+        target = settings.get("target", "demo")
+        name = target.get("model") if isinstance(target, dict) else target
+        is_demo = name == "demo" or (isinstance(name, ModelConfig) and name.model == "demo")
+        return {**settings, "drafters": ("demo" if is_demo else "lookup",)}
 
     @model_validator(mode="after")
     def _target_can_verify(self) -> Self:
@@ -168,7 +179,8 @@ def load(schema: type[C], file: Path | None, overrides: dict[str, Any]) -> C:
 def describe(error: ValidationError) -> str:
     """The first problem of a validation error in one line, with the name of the field."""
     problem = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in problem["loc"])
+    # Of a union pydantic names the member too, such as "constrained-int"; a field never has those.
+    field = ".".join(str(part) for part in problem["loc"] if "-" not in str(part))
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
         message = "unknown key: remove it or correct its name"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 # Before Ray is imported: local clusters otherwise ask for tokens.
 os.environ["RAY_AUTH_MODE"] = "disabled"
 
-import pytest  # noqa: E402
+import pytest
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from dsi_ray.config import ConfigError, EngineConfig
 from dsi_ray.params import SamplingParams
 
 if TYPE_CHECKING:
+    from dsi_ray.experiments.bench import Contender
     from dsi_ray.runtime.engine import Engine
 
 STDOUT = Path("-")
@@ -26,37 +28,60 @@ def command(
     max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for each.")] = 128,
     si_lookahead: Annotated[
         list[int] | None,
-        typer.Option(help="Of an SI row; may be repeated. [default: one, as planned]", min=1),
+        typer.Option(help="Of an SI row; may be repeated. [default: 1 to 8]", min=1),
     ] = None,
+    two_threads: Annotated[
+        bool,
+        typer.Option(
+            "--two-threads",
+            help="Also the baselines with two torch threads a server: the cores that DSI has.",
+        ),
+    ] = False,
+    with_peers: Annotated[
+        bool,
+        typer.Option(
+            "--peers", help="Also transformers' own generate, plain and with an assistant model."
+        ),
+    ] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Compare non-SI, SI and DSI on the same prompts."""
     config = engine.load(EngineConfig)
     params = sampling_params(max_tokens=max_tokens)
     check_writable(json_file)
+    from dsi_ray.experiments.bench import baselines, dsi, with_threads
     from dsi_ray.runtime.engine import Engine
 
-    with starting():
-        running = Engine(config)
-    with running:
+    lookaheads = si_lookahead or range(1, 9)
+    with ExitStack() as engines:
+        with starting():
+            running = engines.enter_context(Engine(config))
+            contenders: list[Contender] = [*baselines(running, lookaheads), dsi(running)]
+            if two_threads:
+                doubled = engines.enter_context(Engine(with_threads(config, 2)))
+                contenders += baselines(doubled, lookaheads, ", 2 threads")
+            if with_peers:
+                from dsi_ray.experiments.peers import peers
+
+                contenders += peers(config)
         title = None if json_file == STDOUT else f"{config.target.model}, {prompts} prompts"
-        figures = compare(running, prompts, params, si_lookahead or (), title)
+        figures = compare(running, contenders, prompts, params, title)
     write_json(figures, json_file)
 
 
 def compare(
     engine: "Engine",
+    contenders: "Sequence[Contender]",
     count: int,
     params: SamplingParams,
-    si_lookaheads: Sequence[int] = (),
     title: str | None = None,
 ) -> dict[str, Any]:
     """Runs the bench, prints its table under ``title`` and returns all its figures."""
-    from dsi_ray.experiments.bench import Bench, engine_contenders, report
+    from dsi_ray.experiments.bench import Bench, report
     from dsi_ray.experiments.prompts import held_out_code
 
     prompts = [engine.tokenizer.encode(text) for text in held_out_code(count)]
-    bench = Bench(list(engine_contenders(engine, si_lookaheads)), prompts, params)
+    bench = Bench(contenders, prompts, params)
     with progress_bar() as bar:
         task = bar.add_task("Generating", total=bench.steps)
         rows = bench.run(lambda: bar.advance(task))

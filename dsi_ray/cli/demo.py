@@ -1,7 +1,8 @@
 """``dsi-ray demo``: the whole system in a minute or two."""
 
 import json
-from typing import Annotated
+import socket
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +11,11 @@ from dsi_ray.cli.options import EngineOptions, JsonFile, sampling_params, with_e
 from dsi_ray.cli.progress import starting
 from dsi_ray.config import EngineConfig, load
 from dsi_ray.experiments.prompts import held_out_code
+from dsi_ray.params import SamplingParams
 from dsi_ray.serving.config import ServingConfig
+
+if TYPE_CHECKING:
+    from dsi_ray.runtime.engine import Engine
 
 _NODE = {
     "target": "simulated:tpot_ms=30",
@@ -23,13 +28,15 @@ _NODE_TITLE = "8 devices whose forwards are timed waits: target 30 ms, drafter 3
 @with_engine_options
 def command(
     engine: EngineOptions,
-    port: Annotated[int, typer.Option(help="Port to serve on meanwhile.")] = 8000,
+    port: Annotated[
+        int | None, typer.Option(help="Port to serve on meanwhile. [default: a free one]")
+    ] = None,
     prompts: Annotated[int, typer.Option(help="Number of prompts of each table.", min=1)] = 4,
     max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for each.")] = 96,
     json_file: JsonFile = None,
 ) -> None:
     """Serve, stream a completion over HTTP, and compare non-SI, SI and DSI."""
-    config = engine.load(ServingConfig, port=port)
+    config = engine.load(ServingConfig, port=port or _free_port())
     params = sampling_params(max_tokens=max_tokens)
     bench.check_writable(json_file)
     from dsi_ray.runtime.engine import Engine
@@ -42,10 +49,22 @@ def command(
         with running(config) as url:
             typer.echo(f"Serving {config.model_name} at {url}/v1; a completion, as it comes:\n")
             _stream(url, config.model_name, max_tokens)
-        here = bench.compare(own, prompts, params, title=f"{config.target.model}, on this machine")
+        here = _compare(own, prompts, params, f"{config.target.model}, on this machine")
         with Engine(load(EngineConfig, None, _NODE)) as node:
-            there = bench.compare(node, prompts, params, title=_NODE_TITLE)
+            there = _compare(node, prompts, params, _NODE_TITLE)
     bench.write_json({"this_machine": here, "simulated_node": there}, json_file)
+
+
+def _compare(engine: "Engine", count: int, params: SamplingParams, title: str) -> dict[str, Any]:
+    from dsi_ray.experiments.bench import baselines, dsi
+
+    return bench.compare(engine, [*baselines(engine), dsi(engine)], count, params, title)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        number: int = unused.getsockname()[1]
+        return number
 
 
 def _stream(url: str, model: str, max_tokens: int) -> None:

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from dsi_ray.config import ConfigError
 from dsi_ray.models.base import ModelError
+from dsi_ray.runtime.errors import EngineError, RequestError
 
 USAGE = 2
 """Exit status where the command, the configuration or the request is wrong."""
@@ -42,23 +43,12 @@ class OneLineErrors(TyperGroup):
             sys.exit(run() or 0)
         except typer.TyperException as error:
             _exit(f"{error.format_message().rstrip('.')}; see --help", USAGE)
-        except (ConfigError, ModelError) as error:
+        except (ConfigError, ModelError, RequestError) as error:
             _exit(str(error), USAGE)
+        except EngineError as error:
+            _exit(str(error), FAILURE)
         except (KeyboardInterrupt, typer.Abort):
             sys.exit(_INTERRUPTED)
-        except (ValueError, RuntimeError) as error:
-            _exit_if_known(error)
-            raise
-
-
-def _exit_if_known(error: Exception) -> None:
-    # Imports Ray, as whatever raises these has done.
-    from dsi_ray.runtime.errors import EngineError, RequestError
-
-    if isinstance(error, RequestError):
-        _exit(str(error), USAGE)
-    if isinstance(error, EngineError):
-        _exit(str(error), FAILURE)
 
 
 def _exit(message: str, status: int) -> None:

@@ -57,11 +57,10 @@ class Latencies:
             first_block: After a rejection this many drafts replace the target's own forward, as
                 in SI; 0 lets it run to its end.
         """
-        period = max(1, math.floor(self.target / self.drafter + 1e-9))
+        later = self.target / self._geometric_sum(max(1.0, self.target / self.drafter))
         if not first_block:
-            return self._periodic(period, self.target, lambda drafts: self.target)
+            return (1 - self.acceptance) * self.target + self.acceptance * later
         begin = (1 - self.acceptance) * (self.target + first_block * self.drafter)
-        later = self.target / self._geometric_sum(period)
         return begin + self.acceptance ** (first_block + 1) * later
 
     def _periodic(self, period: int, seconds: float, waits: Callable[[int], float]) -> float:
@@ -74,5 +73,7 @@ class Latencies:
         whole = a**period * seconds
         return (1 - a) * self.target + (whole + rest) / self._geometric_sum(period)
 
-    def _geometric_sum(self, terms: int) -> float:
-        return sum(self.acceptance**i for i in range(terms))
+    def _geometric_sum(self, terms: float) -> float:
+        """``1 + a + a ** 2 + ...``; a part of a term counts between its neighbours."""
+        a = self.acceptance
+        return terms if a == 1 else (1 - a**terms) / (1 - a)

@@ -73,6 +73,7 @@ class Pace:
         drafter: Mean of a drafter forward.
         message: Of one message.
         acceptance: Share of drafts that are right, over all requests.
+        proven: The same, but without measurements no draft counts as right.
         spread: Mean deviation of a target forward from the mean.
     """
 
@@ -80,6 +81,7 @@ class Pace:
     drafter: float
     message: float = 0.0
     acceptance: float = 0.8
+    proven: float = 0.0
     spread: float = 0.0
 
     def observe_target(self, seconds: float) -> None:
@@ -97,6 +99,7 @@ class Pace:
         if judged:
             weight = 1 - (1 - _TOKEN_WEIGHT) ** judged
             self.acceptance += weight * (accepted / judged - self.acceptance)
+            self.proven += weight * (accepted / judged - self.proven)
 
     def adapt(self, decoder: DSI) -> None:
         """Gives a request in flight the plan that its own drafts so far, and all others', ask for.
@@ -105,29 +108,40 @@ class Pace:
         they would queue, blocks grow up to what Equation 1 asks for.
         """
         tree = decoder.tree
-        judged = tree.accepted + tree.rejected
-        seen = _PRIOR_TOKENS * self.acceptance + tree.accepted
-        decoder.plan = self.plan(
-            len(decoder.request.targets), acceptance=seen / (_PRIOR_TOKENS + judged)
-        )
+        servers = len(decoder.request.targets)
+        decoder.plan = self.plan(servers, accepted=tree.accepted, rejected=tree.rejected)
 
     def plan(
-        self, sp_degree: int, lookahead: int | None = None, acceptance: float | None = None
+        self,
+        sp_degree: int,
+        lookahead: int | None = None,
+        accepted: int = 0,
+        rejected: int = 0,
     ) -> Plan:
         """The plan for DSI.
 
         Args:
             sp_degree: Number of target servers.
             lookahead: Overrides the planner's choice.
-            acceptance: Of the request; by default that of all.
+            accepted: Right drafts of the request so far.
+            rejected: Its wrong ones.
         """
-        a = self.acceptance if acceptance is None else acceptance
-        first_block = self._first_block(a) if sp_degree == 1 and lookahead is None else 0
-        lookahead = lookahead or self.lookahead(sp_degree, a)
+        acceptance = _blend(self.acceptance, accepted, rejected)
+        if lookahead is not None:
+            return self._plan(sp_degree, lookahead, acceptance)
+        lookahead = min(_depth(acceptance), self.lookahead(sp_degree, acceptance))
+        if sp_degree > 1:
+            return self._plan(sp_degree, lookahead, acceptance)
+        first_block = self._first_block(_blend(self.proven, accepted, rejected))
+        return self._plan(sp_degree, lookahead, acceptance, first_block)
+
+    def _plan(
+        self, sp_degree: int, lookahead: int, acceptance: float, first_block: int = 0
+    ) -> Plan:
         # While one block is verified the next is drafted, and a message travels.
         most = lookahead * (sp_degree + 1) + 2 * _MOST_LOOKAHEAD
-        likely = math.ceil(math.log(_UNLIKELY) / math.log(min(max(a, 0.01), 0.99)))
-        return Plan(lookahead, max(lookahead + 1, min(most, likely)), first_block)
+        run_ahead = max(lookahead, first_block, min(most, _depth(acceptance))) + 1
+        return Plan(lookahead, run_ahead, first_block)
 
     def lookahead(self, sp_degree: int, acceptance: float | None = None) -> int:
         """The lookahead for DSI.
@@ -178,12 +192,20 @@ class Pace:
 
     def _first_block(self, acceptance: float) -> int:
         """Drafts for which it pays to give up the plain step after a rejection; 0 for none."""
-        latencies = Latencies(
-            self.target + 2 * self.message, self._drafter_or_little, acceptance
-        )
+        latencies = Latencies(self.target + 2 * self.message, self._drafter_or_little, acceptance)
         best = min(range(1, _MOST_LOOKAHEAD + 1), key=latencies.dsi_single)
         pays = latencies.dsi_single(best) < (1 - 3 * _WORTH) * latencies.dsi_single()
         return best if pays else 0
+
+
+def _blend(prior: float, accepted: int, rejected: int) -> float:
+    """A request's acceptance rate: that of all others until it has drafts of its own."""
+    return (_PRIOR_TOKENS * prior + accepted) / (_PRIOR_TOKENS + accepted + rejected)
+
+
+def _depth(acceptance: float) -> int:
+    """How far ahead drafts are likely enough to be worth a forward."""
+    return math.ceil(math.log(_UNLIKELY) / math.log(min(max(acceptance, 0.01), 0.99)))
 
 
 def _ceil(value: float) -> int:

@@ -4,15 +4,15 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import TypeAdapter
 
-from dsi_ray.config import Algorithm
+from dsi_ray.config import Algorithm, EngineConfig
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.request import Decoding, RequestStats
@@ -149,22 +149,35 @@ class Bench:
         )
 
 
-def engine_contenders(
+def baselines(
     engine: Engine, si_lookaheads: Sequence[int] = (), suffix: str = ""
-) -> Iterator[EngineContender]:
-    """Non-SI, SI (with each lookahead, or the planner's choice) and DSI as configured."""
+) -> list[EngineContender]:
+    """Non-SI, and SI with each lookahead or else with the planner's choice."""
+    chosen: Sequence[int | Literal["auto"]] = si_lookaheads or ("auto",)
+    si = [
+        EngineContender(
+            f"SI k={lookahead}{suffix}" if si_lookaheads else f"SI{suffix}",
+            engine,
+            Decoding(Algorithm.SI, lookahead),
+        )
+        for lookahead in chosen
+    ]
+    non_si = EngineContender(f"non-SI{suffix}", engine, Decoding(Algorithm.NON_SI))
+    return [non_si, *si] if engine.config.drafters else [non_si]
+
+
+def dsi(engine: Engine) -> EngineContender:
+    """DSI as the engine's configuration says."""
     config = engine.config
-    yield EngineContender(f"non-SI{suffix}", engine, Decoding(Algorithm.NON_SI))
-    if not config.drafters:
-        return
-    if not si_lookaheads:
-        yield EngineContender(f"SI{suffix}", engine, Decoding(Algorithm.SI))
-    for lookahead in si_lookaheads:
-        name = f"SI k={lookahead}{suffix}"
-        yield EngineContender(name, engine, Decoding(Algorithm.SI, lookahead))
-    yield EngineContender(
-        f"DSI{suffix}", engine, Decoding(Algorithm.DSI, config.lookahead, config.sp_degree)
-    )
+    decoding = Decoding(Algorithm.DSI, config.lookahead, config.sp_degree)
+    return EngineContender("DSI", engine, decoding)
+
+
+def with_threads(config: EngineConfig, threads: int) -> EngineConfig:
+    """The same group with this many torch threads in each server."""
+    drafters = tuple(d.model_copy(update={"threads": threads}) for d in config.drafters)
+    target = config.target.model_copy(update={"threads": threads})
+    return config.model_copy(update={"target": target, "drafters": drafters})
 
 
 def rotate(items: Sequence[Contender], by: int) -> list[Contender]:

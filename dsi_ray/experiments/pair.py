@@ -31,9 +31,7 @@ class SimulatedServer(VirtualModel):
     ) -> None:
         """``seed`` draws the jitter; ``observe`` hears how long each forward took."""
         token = simulated.target_token if server.role is Role.TARGET else simulated.drafter_token
-        super().__init__(
-            lambda path: token(simulation, len(path), trace=path[0]), self._seconds
-        )
+        super().__init__(lambda path: token(simulation, len(path), trace=path[0]), self._seconds)
         self._simulation = simulation
         self._jitter = random.Random(f"{simulation.seed} {server} {seed}")
         self._observe = observe
@@ -92,6 +90,7 @@ class Pair:
             self.target.tpot_ms / 1000,
             self.drafter.tpot_ms / 1000,
             self.message,
+            self.drafter.acceptance_rate,
             self.drafter.acceptance_rate,
         )
 

@@ -33,8 +33,9 @@ from dsi_ray.core.messages import (
 from dsi_ray.core.planner import Pace
 from dsi_ray.core.pool import TargetPool
 from dsi_ray.models.base import ModelInfo
-from dsi_ray.runtime.errors import EngineError, root_cause
+from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.placement import measure_pace, start_servers
+from dsi_ray.runtime.ray_errors import root_cause
 from dsi_ray.runtime.request import Decoding, Generation, RequestStats, TokenChunk
 from dsi_ray.runtime.servers import Background, Server
 

@@ -16,9 +16,11 @@ from dsi_ray.models.tokenizer import Tokenizer, load_tokenizer
 from dsi_ray.models.vocabulary import check_vocabularies
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
+from dsi_ray.runtime.cluster import connect
 from dsi_ray.runtime.coordinator import Coordinator, GroupInfo
-from dsi_ray.runtime.errors import EngineError, root_cause
+from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.placement import bundles, create_placement_group, in_bundle
+from dsi_ray.runtime.ray_errors import root_cause
 from dsi_ray.runtime.reply import Reply, complete
 from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation, TokenChunk
 
@@ -184,24 +186,6 @@ class Engine:
                 # Dropping a Ray generator does not end it.
                 if not finished:
                     ray.cancel(items)
-
-
-def connect(address: str | None) -> bool:
-    """Connects to a Ray cluster, or starts one here; returns whether this call did it."""
-    if ray.is_initialized():
-        return False
-    try:
-        ray.init(
-            address=address or "local",
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
-    except ConnectionError as error:
-        raise ConfigError(
-            f"no Ray cluster answers at {address}: start one or leave it out"
-        ) from error
-    return True
 
 
 @contextlib.contextmanager

@@ -6,8 +6,6 @@ RuntimeError
  └─ EngineError     a model, a server or the cluster failed
 """
 
-import ray
-
 
 class RequestError(ValueError):
     """A request that cannot be served as asked.
@@ -25,10 +23,3 @@ class RequestError(ValueError):
 
 class EngineError(RuntimeError):
     """The engine could not start, or a request failed in it."""
-
-
-def root_cause(error: BaseException) -> BaseException:
-    """What was raised in an actor, or in an actor that this one had called."""
-    while isinstance(error, ray.exceptions.RayTaskError) and error.cause is not None:
-        error = error.cause
-    return error

@@ -13,7 +13,7 @@ import ray
 from ray import serve
 
 from dsi_ray.config import ConfigError
-from dsi_ray.runtime.engine import connect
+from dsi_ray.runtime.cluster import connect
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.serving.app import APP_NAME, DEPLOYMENT_NAME, Server
 from dsi_ray.serving.config import ServingConfig

@@ -14,10 +14,12 @@ from tests.core.strategies import scenarios
 algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS)
 
 
-def anchored(decoder: Decoder) -> None:
-    """The anchor rule, and that nothing is committed after the end."""
+def watch(decoder: Decoder) -> None:
+    """The anchor rule, and that what a rejection left behind is cancelled."""
     if not decoder.over and isinstance(decoder, DSI):
         assert decoder.tree.root in decoder.verifying.promised(), "nothing covers the root"
+        kept = (live for live in decoder.verifying if live.displaced is None)
+        assert all(live.useful or live.task.is_prefill for live in kept), "a dead branch runs on"
 
 
 def check(scenario: Scenario, algorithm: str, driver: HostileDriver) -> None:
@@ -43,14 +45,14 @@ def playable(scenario: Scenario, algorithm: str) -> bool:
 @given(scenario=scenarios())
 def test_text_is_the_targets_own(algorithm: str, scenario: Scenario) -> None:
     if playable(scenario, algorithm):
-        check(scenario, algorithm, scenario.driver(algorithm, observe=anchored))
+        check(scenario, algorithm, scenario.driver(algorithm, observe=watch))
 
 
 @algorithms
 @given(scenario=scenarios())
 def test_reordered_calls_change_nothing(algorithm: str, scenario: Scenario) -> None:
     if playable(scenario, algorithm):
-        check(scenario, algorithm, scenario.driver(algorithm, observe=anchored, ordered=False))
+        check(scenario, algorithm, scenario.driver(algorithm, observe=watch, ordered=False))
 
 
 @given(scenario=scenarios())

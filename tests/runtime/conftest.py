@@ -99,9 +99,7 @@ def random_prompts(count: int) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module", params=["wrong", "slow", "target", "demo"])
-def pair(
-    request: pytest.FixtureRequest, ray_cluster: None, model_folder: Path
-) -> Iterator[Pair]:
+def pair(request: pytest.FixtureRequest, ray_cluster: None, model_folder: Path) -> Iterator[Pair]:
     """Three target servers and one drafter: always wrong, slower than the target, identical to
     it, or the demo pair."""
     demo = request.param == "demo"

@@ -26,7 +26,6 @@ def test_equals_transformers_generate(pair: Pair, decoding: Decoding) -> None:
         assert completion.tokens == pair.expected(prompt, MAX_TOKENS)
 
 
-
 @pytest.mark.parametrize("sp_degree", [1, 3])
 def test_max_tokens_of_one(pair: Pair, sp_degree: int) -> None:
     decoding = Decoding(Algorithm.DSI, "auto", sp_degree)

@@ -1,0 +1,158 @@
+"""Figures 2 and 7 of the paper: speedups over drafter latency and acceptance rate.
+
+In closed form over a fine grid, and in virtual time, by the very decoders, over a coarser one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+
+from dsi_ray.core.decoders import Plan
+from dsi_ray.core.expected import Latencies
+from dsi_ray.core.planner import needed_sp_degree, smallest_lookahead
+from dsi_ray.experiments.pair import Pair
+
+SI_LOOKAHEADS = range(1, 201)
+"""Among these SI has its best (section 4)."""
+
+SP_DEGREE = 7
+"""A node of eight devices, one of them for the drafter."""
+
+_TEXT = 200
+"""Tokens of a text in virtual time: long, as the closed form assumes."""
+
+TOLERANCE = 1e-9
+"""Below one by more than this is a slowdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Time of a token for one drafter, in target forwards.
+
+    Attributes:
+        drafter: Latency of the drafter.
+        acceptance: Its acceptance rate.
+        si: SI with its best lookahead, or the fixed one.
+        dsi: DSI with the planner's lookahead, or the fixed one.
+        dsi_equation_1: DSI with the smallest lookahead that satisfies Equation 1.
+        si_lookahead: SI's.
+        dsi_lookahead: DSI's.
+        sp_degree: DSI's.
+    """
+
+    drafter: float
+    acceptance: float
+    si: float
+    dsi: float
+    dsi_equation_1: float
+    si_lookahead: int
+    dsi_lookahead: int
+    sp_degree: int
+
+    @property
+    def speedups(self) -> dict[str, float]:
+        """The four panels of Figure 2. Plain decoding takes 1."""
+        return {
+            "SI / non-SI": 1 / self.si,
+            "DSI / SI": self.si / self.dsi,
+            "DSI / non-SI": 1 / self.dsi,
+            "DSI / min(SI, non-SI)": min(self.si, 1.0) / self.dsi,
+        }
+
+    def as_row(self) -> dict[str, float]:
+        """All figures, for CSV and JSON."""
+        return {**asdict(self), **self.speedups}
+
+
+def closed_form(drafter: float, acceptance: float, lookahead: int | None = None) -> Cell:
+    """One cell of Figure 2, or of Figure 7 with a fixed ``lookahead``.
+
+    DSI has 7 target servers. There its lookahead is the best that is at most Equation 1's: a
+    larger one only waits longer for drafts, a smaller one pays where runs of right drafts are
+    short. For a fixed lookahead it has as many servers as Equation 1 asks for.
+    """
+    latencies = Latencies(1.0, drafter, acceptance)
+    si_lookahead = lookahead or min(SI_LOOKAHEADS, key=latencies.si)
+    sp_degree = SP_DEGREE if lookahead is None else max(2, needed_sp_degree(1, drafter, lookahead))
+    largest = lookahead or smallest_lookahead(1, drafter, sp_degree)
+    dsi_lookahead = lookahead or min(
+        range(largest, 0, -1), key=lambda k: latencies.dsi(k, sp_degree)
+    )
+    return Cell(
+        drafter,
+        acceptance,
+        latencies.si(si_lookahead),
+        latencies.dsi(dsi_lookahead, sp_degree),
+        latencies.dsi(largest, sp_degree),
+        si_lookahead,
+        dsi_lookahead,
+        sp_degree,
+    )
+
+
+def virtual_time(cell: Cell, texts: int, seed: int) -> Cell:
+    """The same cell by the decoders themselves: the mean of some texts."""
+    pair = Pair.of(1000, 1000 * cell.drafter, cell.acceptance, _TEXT, seed)
+    equation_1 = smallest_lookahead(1, cell.drafter, cell.sp_degree)
+
+    def dsi(lookahead: int) -> float:
+        plan = Plan(lookahead, run_ahead=_TEXT + lookahead)
+        return _mean(pair.dsi(cell.sp_degree, plan, text).seconds for text in range(texts))
+
+    own = dsi(cell.dsi_lookahead)
+    return Cell(
+        cell.drafter,
+        cell.acceptance,
+        _mean(pair.si(cell.si_lookahead, text).seconds for text in range(texts)),
+        own,
+        own if cell.dsi_lookahead == equation_1 else dsi(equation_1),
+        cell.si_lookahead,
+        cell.dsi_lookahead,
+        cell.sp_degree,
+    )
+
+
+def closed_form_grid(resolution: int, lookahead: int | None = None) -> list[Cell]:
+    """``resolution`` drafter latencies up to 100 % by as many acceptance rates, and 0."""
+    steps = range(resolution + 1)
+    return [
+        closed_form(drafter / resolution, acceptance / resolution, lookahead)
+        for drafter in steps[1:]
+        for acceptance in steps
+    ]
+
+
+def virtual_time_grid(
+    cells: Sequence[Cell], texts: int, seed: int, progress: Callable[[], None] = lambda: None
+) -> list[Cell]:
+    """The same cells in virtual time, in parallel processes."""
+    with ProcessPoolExecutor() as pool:
+        futures = [pool.submit(virtual_time, cell, texts, seed) for cell in cells]
+        for future in futures:
+            future.add_done_callback(lambda _: progress())
+        return [future.result() for future in futures]
+
+
+def largest_difference(some: Sequence[Cell], others: Sequence[Cell]) -> dict[str, float]:
+    """The largest relative difference between two grids, panel by panel."""
+    return {
+        panel: max(
+            abs(one.speedups[panel] / other.speedups[panel] - 1)
+            for one, other in zip(some, others, strict=True)
+        )
+        for panel in some[0].speedups
+    }
+
+
+def slowdowns(cells: Iterable[Cell]) -> dict[str, int]:
+    """How many cells are slower than their baseline, panel by panel."""
+    counts: dict[str, int] = {}
+    for cell in cells:
+        for panel, speedup in cell.speedups.items():
+            counts[panel] = counts.get(panel, 0) + (speedup < 1 - TOLERANCE)
+    return counts
+
+
+def _mean(seconds: Iterable[float]) -> float:
+    values = list(seconds)
+    return sum(values) / len(values) / _TEXT

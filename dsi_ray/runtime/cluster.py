@@ -1,0 +1,51 @@
+"""The Ray cluster that an engine runs on."""
+
+import re
+import socket
+
+import ray
+
+from dsi_ray.config import ConfigError
+
+_HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d+)")
+_TIMEOUT_S = 5
+
+
+def connect(address: str | None) -> bool:
+    """Connects to a Ray cluster, or starts one here; returns whether this call did it.
+
+    Raises:
+        ConfigError: There is no cluster at ``address``.
+    """
+    if ray.is_initialized():
+        return False
+    if address is not None:
+        _knock(address)
+    try:
+        ray.init(
+            address=address or "local",
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except ConnectionError as error:
+        raise _nobody_at(address) from error
+    return True
+
+
+def _knock(address: str) -> None:
+    """Finds out in seconds that nobody is there: Ray itself would try for minutes."""
+    match = _HOST_AND_PORT.fullmatch(address)
+    if match is None:
+        return
+    try:
+        socket.create_connection((match[1], int(match[2])), _TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise _nobody_at(address) from error
+
+
+def _nobody_at(address: str | None) -> ConfigError:
+    return ConfigError(
+        f"no Ray cluster answers at {address}: correct the address, start a cluster, or leave the "
+        "address out to start Ray on this machine"
+    )

@@ -1,0 +1,37 @@
+"""The acceptance that is counted against the trace."""
+
+import pytest
+from hypothesis import given
+
+from tests.core.oracles import trace
+from tests.core.scenario import Scenario
+from tests.core.strategies import scenarios
+
+
+@pytest.mark.parametrize("algorithm", ["dsi", "si"])
+@given(scenario=scenarios(min_drafters=1, max_drafters=1, silent=False))
+def test_counts_never_exceed_the_trace(algorithm: str, scenario: Scenario) -> None:
+    driver = scenario.driver(algorithm)
+    driver()
+    hits = trace(scenario)
+    assert driver.decoder.tree.accepted <= sum(hits)
+    assert driver.decoder.tree.rejected <= len(hits) - sum(hits)
+
+
+@given(scenario=scenarios(min_drafters=1, max_drafters=1, silent=False))
+def test_taking_turns_counts_every_guess_once(scenario: Scenario) -> None:
+    """Each turn guesses ``lookahead`` tokens, up to a stop or the text's last but one."""
+    hits, (text, _) = trace(scenario), scenario.expected
+    most, lookahead = scenario.criteria.max_tokens, scenario.plan.lookahead
+    accepted = rejected = position = 0
+    while position < len(hits):
+        drafts = hits[position : min(position + lookahead, most - 1)]
+        run = drafts.index(False) if False in drafts else len(drafts)
+        accepted += run
+        rejected += run < len(drafts)
+        position += run + 1
+    driver = scenario.driver("si")
+    driver()
+    tree = driver.decoder.tree
+    assert (tree.accepted, tree.rejected) == (accepted, rejected)
+    assert len(tree.tokens) == len(scenario.prompt) + len(text)
