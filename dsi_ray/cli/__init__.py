@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import dsi_ray
-from dsi_ray.cli import bench, demo, generate, serve
+from dsi_ray.cli import bench, demo, generate, plan, profile, serve, simulate
 from dsi_ray.cli.errors import OneLineErrors
 
 app = typer.Typer(
@@ -20,6 +20,9 @@ app.command("serve")(serve.command)
 app.command("generate")(generate.command)
 app.command("bench")(bench.command)
 app.command("demo")(demo.command)
+app.command("plan")(plan.command)
+app.command("profile")(profile.command)
+app.add_typer(simulate.app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -5,7 +5,8 @@ In closed form over a fine grid, and in virtual time, by the very decoders, over
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from dsi_ray.core.decoders import Plan
 from dsi_ray.core.expected import Latencies
@@ -69,11 +70,13 @@ def closed_form(drafter: float, acceptance: float, lookahead: int | None = None)
 
     DSI has 7 target servers. There its lookahead is the best that is at most Equation 1's: a
     larger one only waits longer for drafts, a smaller one pays where runs of right drafts are
-    short. For a fixed lookahead it has as many servers as Equation 1 asks for.
+    short. For a fixed lookahead it has more servers where Equation 1 asks for them.
     """
     latencies = Latencies(1.0, drafter, acceptance)
     si_lookahead = lookahead or min(SI_LOOKAHEADS, key=latencies.si)
-    sp_degree = SP_DEGREE if lookahead is None else max(2, needed_sp_degree(1, drafter, lookahead))
+    sp_degree = SP_DEGREE
+    if lookahead is not None:
+        sp_degree = max(sp_degree, needed_sp_degree(1, drafter, lookahead))
     largest = lookahead or smallest_lookahead(1, drafter, sp_degree)
     dsi_lookahead = lookahead or min(
         range(largest, 0, -1), key=lambda k: latencies.dsi(k, sp_degree)
@@ -90,25 +93,56 @@ def closed_form(drafter: float, acceptance: float, lookahead: int | None = None)
     )
 
 
-def virtual_time(cell: Cell, texts: int, seed: int) -> Cell:
-    """The same cell by the decoders themselves: the mean of some texts."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One cell by the decoders themselves, beside its closed form for the same texts.
+
+    Attributes:
+        closed_form: For the share of drafts that is right in these texts, and for their length.
+        virtual_time: The mean of the texts.
+    """
+
+    closed_form: Cell
+    virtual_time: Cell
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """Relative, panel by panel."""
+        closed_form = self.closed_form.speedups
+        return {
+            panel: abs(closed_form[panel] / speedup - 1)
+            for panel, speedup in self.virtual_time.speedups.items()
+        }
+
+
+def compare(cell: Cell, texts: int, seed: int) -> Comparison:
+    """Decodes ``texts`` texts in virtual time with the lookaheads of ``cell``."""
     pair = Pair.of(1000, 1000 * cell.drafter, cell.acceptance, _TEXT, seed)
-    equation_1 = smallest_lookahead(1, cell.drafter, cell.sp_degree)
 
     def dsi(lookahead: int) -> float:
         plan = Plan(lookahead, run_ahead=_TEXT + lookahead)
         return _mean(pair.dsi(cell.sp_degree, plan, text).seconds for text in range(texts))
 
+    equation_1 = smallest_lookahead(1, cell.drafter, cell.sp_degree)
     own = dsi(cell.dsi_lookahead)
-    return Cell(
-        cell.drafter,
-        cell.acceptance,
-        _mean(pair.si(cell.si_lookahead, text).seconds for text in range(texts)),
-        own,
-        own if cell.dsi_lookahead == equation_1 else dsi(equation_1),
-        cell.si_lookahead,
-        cell.dsi_lookahead,
-        cell.sp_degree,
+    virtual = replace(
+        cell,
+        si=_mean(pair.si(cell.si_lookahead, text).seconds for text in range(texts)),
+        dsi=own,
+        dsi_equation_1=own if cell.dsi_lookahead == equation_1 else dsi(equation_1),
+    )
+    return Comparison(_of_texts(cell, pair.accepted_share(texts)), virtual)
+
+
+def _of_texts(cell: Cell, acceptance: float) -> Cell:
+    latencies = Latencies(1.0, cell.drafter, acceptance)
+    token = latencies.dsi(cell.dsi_lookahead, cell.sp_degree)
+    return replace(
+        cell,
+        acceptance=acceptance,
+        si=latencies.si(cell.si_lookahead),
+        # Nothing hides the last forward (Proposition 1).
+        dsi=((_TEXT - 1) * token + 1) / _TEXT,
     )
 
 
@@ -122,35 +156,37 @@ def closed_form_grid(resolution: int, lookahead: int | None = None) -> list[Cell
     ]
 
 
-def virtual_time_grid(
+def compare_grid(
     cells: Sequence[Cell], texts: int, seed: int, progress: Callable[[], None] = lambda: None
-) -> list[Cell]:
-    """The same cells in virtual time, in parallel processes."""
+) -> list[Comparison]:
+    """Compares all cells, in parallel processes."""
     with ProcessPoolExecutor() as pool:
-        futures = [pool.submit(virtual_time, cell, texts, seed) for cell in cells]
+        futures = [pool.submit(compare, cell, texts, seed) for cell in cells]
         for future in futures:
             future.add_done_callback(lambda _: progress())
         return [future.result() for future in futures]
 
 
-def largest_difference(some: Sequence[Cell], others: Sequence[Cell]) -> dict[str, float]:
-    """The largest relative difference between two grids, panel by panel."""
+def largest_differences(comparisons: Sequence[Comparison]) -> dict[str, float]:
+    """Between closed form and virtual time, panel by panel."""
     return {
-        panel: max(
-            abs(one.speedups[panel] / other.speedups[panel] - 1)
-            for one, other in zip(some, others, strict=True)
-        )
-        for panel in some[0].speedups
+        panel: max(comparison.differences[panel] for comparison in comparisons)
+        for panel in comparisons[0].differences
     }
 
 
-def slowdowns(cells: Iterable[Cell]) -> dict[str, int]:
-    """How many cells are slower than their baseline, panel by panel."""
-    counts: dict[str, int] = {}
-    for cell in cells:
-        for panel, speedup in cell.speedups.items():
-            counts[panel] = counts.get(panel, 0) + (speedup < 1 - TOLERANCE)
-    return counts
+def summary(cells: Sequence[Cell]) -> dict[str, Any]:
+    """How many cells there are, and how many are slower than their baseline, panel by panel."""
+    return {
+        "cells": len(cells),
+        "slower": {
+            panel: sum(cell.speedups[panel] < 1 - TOLERANCE for cell in cells)
+            for panel in cells[0].speedups
+        },
+        "slower_than_si_by_equation_1_alone": sum(
+            cell.si / cell.dsi_equation_1 < 1 - TOLERANCE for cell in cells
+        ),
+    }
 
 
 def _mean(seconds: Iterable[float]) -> float:

@@ -19,6 +19,11 @@ from dsi_ray.experiments.virtual_time import Run, VirtualDriver, VirtualModel
 from dsi_ray.models import simulated
 
 
+def prompt(trace: int) -> tuple[int, ...]:
+    """The first token chooses the trace; a second makes the other target servers prefill."""
+    return trace, 0
+
+
 class SimulatedServer(VirtualModel):
     """What :class:`~dsi_ray.models.simulated.SimulatedModel` is to a model server."""
 
@@ -94,6 +99,17 @@ class Pair:
             self.drafter.acceptance_rate,
         )
 
+    def accepted_share(self, traces: int) -> float:
+        """How many of the drafts of the first ``traces`` texts are right."""
+        begin = len(prompt(0))
+        positions = range(begin, begin + self.tokens)
+        right = sum(
+            simulated.is_accepted(self.drafter, position, trace)
+            for trace in range(traces)
+            for position in positions
+        )
+        return right / (traces * self.tokens)
+
     def non_si(self, trace: int = 0) -> Run:
         """Plain decoding."""
         return self._run(NonSI, 1, trace)
@@ -109,8 +125,7 @@ class Pair:
     def adaptive(self, sp_degree: int, trace: int, pace: Pace) -> Run:
         """DSI with a plan that follows what happens, as the coordinator's does."""
         decoder = partial(DSI, plan=pace.plan(sp_degree))
-        run = self._run(decoder, sp_degree, trace, pace)
-        return run
+        return self._run(decoder, sp_degree, trace, pace)
 
     def _run(
         self,
@@ -121,7 +136,7 @@ class Pair:
     ) -> Run:
         targets = [ServerId(Role.TARGET, i) for i in range(sp_degree)]
         drafter = ServerId(Role.DRAFTER, 0)
-        request = Request("", (trace, 0), StopCriteria(self.tokens), targets, [drafter])
+        request = Request("", prompt(trace), StopCriteria(self.tokens), targets, [drafter])
         follower = pace or replace(self.pace)
         models: dict[ServerId, VirtualModel] = {
             server: SimulatedServer(self.target, server, trace, follower.observe_target)

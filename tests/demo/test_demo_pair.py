@@ -13,8 +13,7 @@ from dsi_ray.demo.greedy import continue_greedily, loops, outputs
 from dsi_ray.demo.models import MAX_LENGTH
 
 SIZE_LIMIT = 24_000_000
-NEW_TOKENS = 64
-SOME_PROMPTS = PROMPTS[::3]
+NEW_TOKENS = 48
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,7 +44,7 @@ def continuations(
     target: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
 ) -> list[tuple[int, torch.Tensor]]:
     """The prompts' lengths and greedy continuations."""
-    prompts = [torch.tensor([tokenizer(prompt)["input_ids"]]) for prompt in SOME_PROMPTS]
+    prompts = [torch.tensor([tokenizer(prompt)["input_ids"]]) for prompt in PROMPTS]
     return [(p.shape[1], continue_greedily(target, p, NEW_TOKENS)) for p in prompts]
 
 

@@ -1,0 +1,108 @@
+"""What the experiments' commands share: a progress bar, tables, CSV files and pictures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dsi_ray.cli.bench import check_writable
+from dsi_ray.cli.progress import progress_bar
+from dsi_ray.config import ConfigError
+
+if TYPE_CHECKING:
+    from dsi_ray.experiments.heatmap import Cell
+
+T = TypeVar("T")
+Progress = Callable[[], None]
+Rows = Sequence[Mapping[str, Any]]
+
+Columns = Mapping[str, tuple[str, str]]
+"""By heading: the key of a row and how its value is formatted."""
+
+
+def with_progress(title: str, total: int, run: Callable[[Progress], T]) -> T:
+    """Runs ``run`` under a bar that it advances ``total`` times."""
+    with progress_bar() as bar:
+        task = bar.add_task(title, total=total)
+        return run(lambda: bar.advance(task))
+
+
+def check_outputs(out: Path | None, json_file: Path | None) -> None:
+    """Finds out before the experiment, not after it, that results cannot be written.
+
+    Raises:
+        ConfigError: There is a file where the directory should be, no parent directory for the
+            JSON file, or no matplotlib.
+    """
+    check_writable(json_file)
+    if out is None:
+        return
+    from dsi_ray.experiments.plots import pyplot
+
+    pyplot()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write into {out}: {error.strerror}") from error
+
+
+def save_rows(out: Path | None, name: str, rows: Rows) -> None:
+    """Writes ``name``.csv if results are to be kept."""
+    from dsi_ray.experiments.export import write_csv
+
+    if out is not None:
+        write_csv(out / f"{name}.csv", rows)
+
+
+def print_rows(title: str, rows: Rows, columns: Columns) -> None:
+    """Prints some columns of all rows."""
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False
+    )
+    for heading, (_, form) in columns.items():
+        table.add_column(heading, justify="left" if form == "s" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(format(row[key], form) for key, form in columns.values()))
+    Console().print(table)
+
+
+def save_heatmaps(out: Path, name: str, title: str, grids: Mapping[str, Sequence["Cell"]]) -> None:
+    """Writes the four panels of each grid, as CSV and PNG."""
+    from dsi_ray.experiments.plots import Panel, draw_heatmaps
+
+    for kind, cells in grids.items():
+        save_rows(out, f"{name}_{kind}", [cell.as_row() for cell in cells])
+        panels = [
+            Panel(
+                f"({letter}) {panel}",
+                {(cell.drafter, cell.acceptance): cell.speedups[panel] for cell in cells},
+            )
+            for letter, panel in zip("abcd", cells[0].speedups, strict=True)
+        ]
+        readable = kind.replace("_", " ")
+        draw_heatmaps(out / f"{name}_{kind}.png", f"{title}, {readable}", panels)
+
+
+def save_grid(out: Path, rows: Rows) -> None:
+    """Writes the measured grid: SP degrees side by side; where SI fails its panel is pink."""
+    from dsi_ray.experiments.plots import Panel, draw_heatmaps
+
+    def panel(title: str, speedup: Callable[[Mapping[str, Any]], float], sp_degree: int) -> Panel:
+        return Panel(
+            title,
+            {
+                (row["drafter"], row["acceptance"]): speedup(row)
+                for row in rows
+                if row["sp_degree"] == sp_degree
+            },
+        )
+
+    sp_degrees = sorted({row["sp_degree"] for row in rows})
+    panels = [panel("SI / non-SI", lambda row: row["non_si_s"] / row["si_s"], sp_degrees[0])]
+    for key, name in (("dsi_over_non_si", "DSI / non-SI"), ("dsi_over_si", "DSI / SI")):
+        for sp_degree in sp_degrees:
+            panels.append(panel(f"{name}, SP {sp_degree}", lambda row, k=key: row[k], sp_degree))
+    draw_heatmaps(out / "grid.png", "Measured on Ray", panels, columns=len(panels))

@@ -1,0 +1,84 @@
+"""``dsi-ray profile``."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dsi_ray.cli.bench import STDOUT, check_writable, write_json
+from dsi_ray.cli.figures import Columns, print_rows
+from dsi_ray.cli.options import EngineOptions, JsonFile, with_engine_options
+from dsi_ray.cli.progress import starting
+from dsi_ray.config import ConfigError, EngineConfig
+
+_COLUMNS: Columns = {
+    "": ("name", "s"),
+    "TTFT\nms": ("ttft", ".2f"),
+    "TPOT\nms": ("tpot", ".2f"),
+    "p95\nms": ("p95", ".2f"),
+    "jitter": ("jitter", ".0%"),
+}
+
+
+@with_engine_options
+def command(
+    engine: EngineOptions,
+    prompt_file: Annotated[
+        Path | None,
+        typer.Option(help="A prompt a line. [default: held-out code]", metavar="FILE"),
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="Most prompts to use.", min=1)] = 8,
+    max_tokens: Annotated[int, typer.Option(help="Tokens to generate for each.", min=3)] = 64,
+    servers: Annotated[
+        int | None,
+        typer.Option(help="Most target servers of the plan. [default: --sp-degree]", min=1),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="YAML file for the plan.", metavar="FILE")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure a pair of models, and write the plan that follows."""
+    config = engine.load(EngineConfig)
+    check_writable(json_file)
+    check_writable(out)
+    if not config.drafters:
+        raise ConfigError("profile measures a pair: add a --drafter")
+    texts = _prompts(prompt_file)[:prompts]
+    from dsi_ray.experiments.profile import as_json, profile
+
+    with starting():
+        measured = profile(config, texts, max_tokens)
+    figures = as_json(measured)
+    plan = measured.config(config, servers or config.sp_degree)
+    if json_file != STDOUT:
+        _print(figures)
+        if out is None:
+            typer.echo(plan, nl=False)
+    if out is not None:
+        out.write_text(plan)
+    write_json(figures, json_file)
+
+
+def _print(figures: dict[str, Any]) -> None:
+    rows = [{"name": name, **figures[name]} for name in ("target", "drafter")]
+    print_rows("As a client sees them", rows, _COLUMNS)
+    by_position = " ".join(f"{share:.0%}" for share in figures["acceptance"]["by_position"])
+    typer.echo(
+        f"Acceptance rate {figures['acceptance']['geometric']:.0%} (geometric fit); "
+        f"by place in a turn: {by_position}"
+    )
+
+
+def _prompts(file: Path | None) -> list[str]:
+    if file is None:
+        from dsi_ray.experiments.prompts import held_out_code
+
+        return held_out_code(64)
+    try:
+        lines = [line for line in file.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {file}: {error}") from error
+    if not lines:
+        raise ConfigError(f"{file} holds no prompt: write one a line")
+    return lines

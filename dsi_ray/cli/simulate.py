@@ -1,0 +1,217 @@
+"""``dsi-ray simulate``: the paper's figures and tables."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dsi_ray.cli.bench import STDOUT, check_writable, write_json
+from dsi_ray.cli.figures import (
+    Columns,
+    check_outputs,
+    print_rows,
+    save_grid,
+    save_heatmaps,
+    save_rows,
+    with_progress,
+)
+from dsi_ray.cli.options import JsonFile
+
+_HEATMAP_COLUMNS: Columns = {
+    "": ("name", "s"),
+    "cells": ("cells", "d"),
+    "SI/non-SI\npink": ("SI / non-SI", "d"),
+    "DSI/SI\npink": ("DSI / SI", "d"),
+    "DSI/non-SI\npink": ("DSI / non-SI", "d"),
+    "DSI/min\npink": ("DSI / min(SI, non-SI)", "d"),
+}
+_TABLE_COLUMNS: Columns = {
+    "target": ("target", "s"),
+    "dataset": ("dataset", "s"),
+    "DSI\ns": ("dsi_s", ".3f"),
+    "bound\ns": ("bound_s", ".3f"),
+    "DSI/\nbound": ("measured_over_bound", ".3f"),
+    "DSI/SI": ("measured_dsi_over_si", ".2f"),
+    "paper": ("dsi_over_si", ".2f"),
+    "DSI/\nnon-SI": ("measured_dsi_over_non_si", ".2f"),
+    "messages\n/token": ("messages_per_token", ".1f"),
+    "CPU ms\n/token": ("cpu_ms_per_token", ".1f"),
+}
+_GRID_COLUMNS: Columns = {
+    "drafter": ("drafter", ".0%"),
+    "acceptance": ("acceptance", ".0%"),
+    "SP": ("sp_degree", "d"),
+    "DSI/non-SI": ("dsi_over_non_si", ".3f"),
+    "DSI/SI": ("dsi_over_si", ".3f"),
+    "SI slower than\nnon-SI": ("si_fails", ""),
+    "messages\n/token": ("messages_per_token", ".1f"),
+}
+_JITTER_COLUMNS: Columns = {
+    "target": ("target", "s"),
+    "dataset": ("dataset", "s"),
+    "adaptive\ns": ("adaptive_s", ".3f"),
+    "best fixed\nlookahead": ("best_lookahead", "d"),
+    "adaptive/\nbest": ("adaptive_over_best", ".3f"),
+}
+
+app = typer.Typer(
+    name="simulate", help="The paper's figures and tables, in virtual time or on Ray."
+)
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Directory for CSV and PNG files.", metavar="DIR"),
+]
+_FIGURES = (
+    ("figure_2", "Figure 2: SI at its best, DSI at SP 7", None),
+    ("figure_7", "Figure 7: lookahead 5", 5),
+)
+"""File name, title and lookahead."""
+
+Seed = Annotated[int, typer.Option(help="Of the acceptance traces.")]
+
+
+@app.command()
+def timeline(
+    file: Annotated[Path, typer.Argument(help="Its suffix chooses the format: .png, .svg, .pdf.")],
+    sp_degree: Annotated[int, typer.Option(help="Target servers of the last panel.", min=2)] = 3,
+) -> None:
+    """Draw who computes what and when: non-SI, SI and DSI on one text."""
+    from dsi_ray.experiments.plots import pyplot
+    from dsi_ray.experiments.timeline import draw_timeline
+
+    check_writable(file)
+    pyplot()
+    draw_timeline(file, sp_degree)
+
+
+@app.command()
+def heatmap(
+    out: Out = None,
+    resolution: Annotated[int, typer.Option(help="Closed-form cells a side.", min=1)] = 100,
+    coarse: Annotated[int, typer.Option(help="Virtual-time cells a side.", min=1)] = 10,
+    texts: Annotated[int, typer.Option(help="Texts of a virtual-time cell.", min=1)] = 4,
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Figures 2 and 7: speedups over drafter latency and acceptance rate."""
+    from dsi_ray.experiments import heatmap as figure
+
+    check_outputs(out, json_file)
+    results: dict[str, Any] = {}
+    for name, title, lookahead in _FIGURES:
+        fine = figure.closed_form_grid(resolution, lookahead)
+        cells = figure.closed_form_grid(coarse, lookahead)
+        comparisons = with_progress(
+            f"{title}, virtual time",
+            len(cells),
+            partial(figure.compare_grid, cells, texts, seed),
+        )
+        virtual = [comparison.virtual_time for comparison in comparisons]
+        results[name] = {
+            "closed_form": figure.summary(fine),
+            "virtual_time": figure.summary(virtual),
+            "largest_difference": figure.largest_differences(comparisons),
+        }
+        if out is not None:
+            save_heatmaps(out, name, title, {"closed_form": fine, "virtual_time": virtual})
+    if json_file != STDOUT:
+        _print_heatmaps(results)
+    write_json(results, json_file)
+
+
+def _print_heatmaps(results: dict[str, Any]) -> None:
+    rows = [
+        {"name": f"{title}, {kind.replace('_', ' ')}", **results[name][kind]}
+        for name, title, _ in _FIGURES
+        for kind in ("closed_form", "virtual_time")
+    ]
+    flat = [{**row, **row["slower"]} for row in rows]
+    print_rows("Cells slower than their baseline", flat, _HEATMAP_COLUMNS)
+    for name, title, _ in _FIGURES:
+        worst = max(results[name]["largest_difference"].values())
+        typer.echo(f"{title}: closed form and virtual time differ by at most {worst:.1%}.")
+
+
+@app.command()
+def table(
+    traces: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 20,
+    tokens: Annotated[int, typer.Option(help="Tokens of a text.", min=1)] = 50,
+    out: Out = None,
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Table 2: its ten pairs on real Ray actors whose forwards are timed waits."""
+    from dsi_ray.experiments.online import cluster
+    from dsi_ray.experiments.paper_table import PAPER_ROWS, measure_row
+
+    check_outputs(out, json_file)
+    with cluster():
+        rows = with_progress(
+            "Decoding",
+            traces * len(PAPER_ROWS),
+            lambda step: [measure_row(row, traces, seed, tokens, step) for row in PAPER_ROWS],
+        )
+    if json_file != STDOUT:
+        print_rows("Table 2 of the paper on Ray, SP 7", rows, _TABLE_COLUMNS)
+    save_rows(out, "table_2", rows)
+    write_json({"rows": rows}, json_file)
+
+
+@app.command()
+def grid(
+    target_ms: Annotated[float, typer.Option(help="Milliseconds of a target forward.")] = 30.0,
+    traces: Annotated[int, typer.Option(help="Texts a cell.", min=1)] = 3,
+    tokens: Annotated[int, typer.Option(help="Tokens of a text.", min=1)] = 50,
+    out: Out = None,
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Check on real Ray actors that DSI is never slower, for drafters of all kinds."""
+    from dsi_ray.experiments import grid as experiment
+
+    check_outputs(out, json_file)
+    cells = len(experiment.DRAFTERS) * len(experiment.ACCEPTANCES) * len(experiment.SP_DEGREES)
+    rows = with_progress(
+        "Decoding",
+        cells,
+        lambda step: experiment.measure_grid(target_ms, traces, seed, tokens, step),
+    )
+    if json_file != STDOUT:
+        print_rows("DSI against non-SI and SI", rows, _GRID_COLUMNS)
+    save_rows(out, "grid", rows)
+    if out is not None:
+        save_grid(out, rows)
+    write_json({"rows": rows}, json_file)
+
+
+@app.command()
+def jitter(
+    amount: Annotated[
+        float, typer.Option(help="Relative standard deviation of target forwards.", min=0, max=0.99)
+    ] = 0.2,
+    sp_degree: Annotated[int, typer.Option(help="Target servers.", min=1)] = 7,
+    traces: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 20,
+    out: Out = None,
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Noisy targets in virtual time: the adaptive lookahead against every fixed one."""
+    from dsi_ray.experiments.jitter import study
+    from dsi_ray.experiments.paper_table import PAPER_ROWS
+
+    def run(step: Callable[[], None]) -> list[dict[str, Any]]:
+        rows = []
+        for row in PAPER_ROWS:
+            rows.append(study(row, amount, sp_degree, traces, seed).as_row())
+            step()
+        return rows
+
+    check_outputs(out, json_file)
+    rows = with_progress("Virtual time", len(PAPER_ROWS), run)
+    if json_file != STDOUT:
+        print_rows(f"Jitter {amount:.0%}, SP {sp_degree}", rows, _JITTER_COLUMNS)
+    save_rows(out, "jitter", rows)
+    write_json({"rows": rows}, json_file)

@@ -1,0 +1,142 @@
+"""Table 2 of the paper, its ten pairs on real Ray actors, beside the bound in virtual time.
+
+DSI is measured. What takes no orchestration worth mentioning, SI and plain decoding, is computed
+in virtual time without messages, to their favour; two texts a row are measured beside that.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dsi_ray.config import Algorithm, Simulation
+from dsi_ray.experiments.pair import Pair
+
+SP_DEGREE = 7
+TOKENS = 50
+SI_LOOKAHEADS = range(1, 11)
+PAPER_SI_LOOKAHEADS = (1, 5, 10)
+_CHECKS = 2
+"""Texts by which SI and plain decoding are checked on real actors."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRow:
+    """A row of Table 2: milliseconds of a forward, and DSI / SI as the paper measured it."""
+
+    target: str
+    drafter: str
+    dataset: str
+    target_ms: float
+    drafter_ms: float
+    acceptance: float
+    dsi_over_si: float
+
+    def pair(self, seed: int = 0, tokens: int = TOKENS) -> Pair:
+        """With the time to the first token: about 1.2 forwards, 5 for the long prompts."""
+        ttft = 5.0 if self.dataset == "CNN-DM" else 1.2
+        return Pair(
+            Simulation(tpot_ms=self.target_ms, ttft_ms=ttft * self.target_ms, seed=seed),
+            Simulation(
+                tpot_ms=self.drafter_ms,
+                ttft_ms=ttft * self.drafter_ms,
+                acceptance_rate=self.acceptance,
+                seed=seed,
+            ),
+            tokens,
+        )
+
+
+PAPER_ROWS = (
+    PaperRow("Starcoder-15B", "Starcoder-168M", "HumanEval", 20.6, 6.8, 0.93, 1.92),
+    PaperRow("Starcoder-15B", "Starcoder-168M", "MBPP", 21.0, 6.8, 0.90, 1.66),
+    PaperRow("Phi3-14B", "Phi3-4B", "Alpaca", 49.6, 33.4, 0.87, 1.60),
+    PaperRow("Phi3-14B", "Phi3-4B", "HumanEval", 52.1, 34.0, 0.95, 1.41),
+    PaperRow("Phi3-14B", "Phi3-4B", "CNN-DM", 52.4, 34.6, 0.93, 1.39),
+    PaperRow("Phi3-14B", "Phi3-4B", "MBPP", 52.2, 34.3, 0.94, 1.37),
+    PaperRow("Vicuna-13B", "Vicuna-68M", "CNN-DM", 37.7, 2.5, 0.63, 1.47),
+    PaperRow("Vicuna-13B", "Vicuna-68M", "Alpaca", 33.3, 2.5, 0.58, 1.41),
+    PaperRow("Vicuna-7B", "Vicuna-68M", "CNN-DM", 29.4, 2.5, 0.67, 1.29),
+    PaperRow("Vicuna-7B", "Vicuna-68M", "Alpaca", 26.0, 2.5, 0.59, 1.70),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A row in virtual time without messages: mean seconds of a text.
+
+    Attributes:
+        non_si: Plain decoding.
+        si: SI with the best lookahead of 1 .. 10 for these texts.
+        si_lookahead: That lookahead.
+        si_paper: SI with the best of 1, 5 and 10, as in the paper.
+        dsi: The zero-overhead bound.
+    """
+
+    non_si: float
+    si: float
+    si_lookahead: int
+    si_paper: float
+    dsi: float
+
+
+def bound(row: PaperRow, traces: int, seed: int = 0, tokens: int = TOKENS) -> Bound:
+    """The row in virtual time."""
+    pair = row.pair(seed, tokens)
+    plan = pair.pace.plan(SP_DEGREE)
+
+    def mean(seconds: Iterable[float]) -> float:
+        return sum(seconds) / traces
+
+    si = {
+        lookahead: mean(pair.si(lookahead, trace).seconds for trace in range(traces))
+        for lookahead in SI_LOOKAHEADS
+    }
+    best = min(si, key=lambda lookahead: si[lookahead])
+    return Bound(
+        non_si=pair.non_si().seconds,
+        si=si[best],
+        si_lookahead=best,
+        si_paper=min(si[lookahead] for lookahead in PAPER_SI_LOOKAHEADS),
+        dsi=mean(pair.dsi(SP_DEGREE, plan, trace).seconds for trace in range(traces)),
+    )
+
+
+def measure_row(
+    row: PaperRow,
+    traces: int,
+    seed: int = 0,
+    tokens: int = TOKENS,
+    progress: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """The row on real actors, beside its bound and the paper's figure."""
+    from dsi_ray.experiments.online import dsi, engine, measure
+    from dsi_ray.runtime.request import Decoding
+
+    pair = row.pair(seed, tokens)
+    ideal = bound(row, traces, seed, tokens)
+    with engine(pair, SP_DEGREE) as running:
+        measured = measure(running, pair, dsi(SP_DEGREE), traces, progress)
+        si = measure(running, pair, Decoding(Algorithm.SI, ideal.si_lookahead), _CHECKS)
+        non_si = measure(running, pair, Decoding(Algorithm.NON_SI), _CHECKS)
+    si_checks = [pair.si(ideal.si_lookahead, trace).seconds for trace in range(_CHECKS)]
+    plan = pair.pace.plan(SP_DEGREE)
+    bounds = (pair.dsi(SP_DEGREE, plan, trace).seconds for trace in range(traces))
+    ratios = sorted(own / best for own, best in zip(measured.seconds, bounds, strict=True))
+    return {
+        **asdict(row),
+        "non_si_s": ideal.non_si,
+        "si_s": ideal.si,
+        "si_lookahead": ideal.si_lookahead,
+        "si_paper_s": ideal.si_paper,
+        "bound_s": ideal.dsi,
+        "dsi_s": measured.mean,
+        "measured_over_bound": ratios[len(ratios) // 2],
+        "measured_dsi_over_si": ideal.si / measured.mean,
+        "measured_dsi_over_paper_si": ideal.si_paper / measured.mean,
+        "measured_dsi_over_non_si": ideal.non_si / measured.mean,
+        "bound_dsi_over_si": ideal.si / ideal.dsi,
+        "messages_per_token": measured.messages_per_token,
+        "cpu_ms_per_token": measured.cpu_ms_per_token,
+        "si_measured_over_virtual": sum(si.seconds) / sum(si_checks),
+        "non_si_measured_over_virtual": non_si.mean / ideal.non_si,
+    }

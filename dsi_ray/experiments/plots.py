@@ -1,0 +1,108 @@
+"""Heatmaps of speedups, as the paper draws them: slowdowns are pink."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dsi_ray.config import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PINK = "#ff9ec8"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One heatmap: speedups by (drafter latency, acceptance rate), both in 0 .. 1."""
+
+    title: str
+    speedups: Mapping[tuple[float, float], float]
+
+
+def pyplot() -> Any:
+    """Matplotlib without a display.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise ConfigError("figures need matplotlib: pip install 'dsi-ray[plots]'") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def draw_heatmaps(file: Path, title: str, panels: Sequence[Panel], columns: int = 2) -> None:
+    """Writes a figure with all panels; the file's suffix chooses the format.
+
+    Small grids get their speedups written into the cells.
+
+    Raises:
+        ConfigError: Matplotlib is not installed.
+    """
+    plt = pyplot()
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(4.9 * columns, 4.1 * rows), squeeze=False, layout="constrained"
+    )
+    for ax, panel in zip(axes.flat, panels, strict=True):
+        image = _draw(ax, panel)
+        figure.colorbar(image, ax=ax, label="speedup", extend="min")
+    figure.suptitle(title)
+    figure.savefig(file, dpi=130)
+    plt.close(figure)
+
+
+def _draw(ax: "Axes", panel: Panel) -> Any:
+    from matplotlib import colormaps
+    from matplotlib.colors import Normalize
+
+    drafters = sorted({drafter for drafter, _ in panel.speedups})
+    acceptances = sorted({acceptance for _, acceptance in panel.speedups})
+    values = [
+        [panel.speedups[drafter, acceptance] for drafter in drafters] for acceptance in acceptances
+    ]
+    shown = colormaps["viridis"].copy()
+    shown.set_under(PINK)
+    # A little below one is rounding, not a slowdown.
+    most = max(max(map(max, values)), 1.01)
+    scale = Normalize(vmin=1 - 1e-9, vmax=min(most, 5.0))
+    image = ax.pcolormesh(
+        range(len(drafters) + 1), range(len(acceptances) + 1), values, cmap=shown, norm=scale
+    )
+    _label(ax.set_xticks, drafters)
+    _label(ax.set_yticks, acceptances)
+    ax.set_xlabel("drafter latency / target latency")
+    ax.set_ylabel("acceptance rate")
+    slower = sum(value < 1 - 1e-9 for row in values for value in row) / len(panel.speedups)
+    ax.set_title(f"{panel.title}   (max {most:.2f}x, pink {slower:.0%})", fontsize=10)
+    if len(panel.speedups) <= 100:
+        _write_values(ax, values)
+    return image
+
+
+def _label(set_ticks: Any, values: Sequence[float]) -> None:
+    """At most some six labels, the last value among them."""
+    step = -(-len(values) // 6) if len(values) > 11 else 1
+    shown = range(len(values) - 1, -1, -step)
+    set_ticks([i + 0.5 for i in shown], [f"{values[i]:.0%}" for i in shown])
+
+
+def _write_values(ax: "Axes", values: Sequence[Sequence[float]]) -> None:
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            dark = 1 <= value < 2.5
+            ax.text(
+                column + 0.5,
+                row + 0.5,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if dark else "black",
+            )
