@@ -90,19 +90,18 @@ def save_grid(out: Path, rows: Rows) -> None:
     """Writes the measured grid: SP degrees side by side; where SI fails its panel is pink."""
     from dsi_ray.experiments.plots import Panel, draw_heatmaps
 
-    def panel(title: str, speedup: Callable[[Mapping[str, Any]], float], sp_degree: int) -> Panel:
-        return Panel(
-            title,
-            {
-                (row["drafter"], row["acceptance"]): speedup(row)
-                for row in rows
-                if row["sp_degree"] == sp_degree
-            },
-        )
+    def values(numerator: str, denominator: str, sp_degree: int) -> dict[tuple[float, float], float]:
+        return {
+            (row["drafter"], row["acceptance"]): row[numerator] / row[denominator]
+            for row in rows
+            if row["sp_degree"] == sp_degree
+        }
 
     sp_degrees = sorted({row["sp_degree"] for row in rows})
-    panels = [panel("SI / non-SI", lambda row: row["non_si_s"] / row["si_s"], sp_degrees[0])]
-    for key, name in (("dsi_over_non_si", "DSI / non-SI"), ("dsi_over_si", "DSI / SI")):
-        for sp_degree in sp_degrees:
-            panels.append(panel(f"{name}, SP {sp_degree}", lambda row, k=key: row[k], sp_degree))
-    draw_heatmaps(out / "grid.png", "Measured on Ray", panels, columns=len(panels))
+    panels = [Panel("SI / non-SI", values("non_si_s", "si_s", sp_degrees[0]))]
+    for numerator, name in (("non_si_s", "DSI / non-SI"), ("si_s", "DSI / SI")):
+        panels += [
+            Panel(f"{name}, SP {sp_degree}", values(numerator, "dsi_s", sp_degree))
+            for sp_degree in sp_degrees
+        ]
+    draw_heatmaps(out / "grid.png", "Measured on Ray", panels, columns=3)

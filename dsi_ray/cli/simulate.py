@@ -124,7 +124,7 @@ def heatmap(
 
 def _print_heatmaps(results: dict[str, Any]) -> None:
     rows = [
-        {"name": f"{title}, {kind.replace('_', ' ')}", **results[name][kind]}
+        {"name": f"{title.partition(':')[0]}, {kind.replace('_', ' ')}", **results[name][kind]}
         for name, title, _ in _FIGURES
         for kind in ("closed_form", "virtual_time")
     ]

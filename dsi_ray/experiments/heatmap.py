@@ -78,8 +78,8 @@ def closed_form(drafter: float, acceptance: float, lookahead: int | None = None)
     if lookahead is not None:
         sp_degree = max(sp_degree, needed_sp_degree(1, drafter, lookahead))
     largest = lookahead or smallest_lookahead(1, drafter, sp_degree)
-    dsi_lookahead = lookahead or min(
-        range(largest, 0, -1), key=lambda k: latencies.dsi(k, sp_degree)
+    dsi_lookahead = lookahead or _best(
+        {k: latencies.dsi(k, sp_degree) for k in range(1, largest + 1)}
     )
     return Cell(
         drafter,
@@ -91,6 +91,12 @@ def closed_form(drafter: float, acceptance: float, lookahead: int | None = None)
         dsi_lookahead,
         sp_degree,
     )
+
+
+def _best(seconds: dict[int, float]) -> int:
+    """The lookahead that takes least; of equals the largest, which needs fewest messages."""
+    least = min(seconds.values())
+    return max(k for k, value in seconds.items() if value <= least * (1 + TOLERANCE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,9 @@ def draw_heatmaps(file: Path, title: str, panels: Sequence[Panel], columns: int 
     figure, axes = plt.subplots(
         rows, columns, figsize=(4.9 * columns, 4.1 * rows), squeeze=False, layout="constrained"
     )
-    for ax, panel in zip(axes.flat, panels, strict=True):
+    for ax in axes.flat[len(panels) :]:
+        ax.set_visible(False)
+    for ax, panel in zip(axes.flat, panels, strict=False):
         image = _draw(ax, panel)
         figure.colorbar(image, ax=ax, label="speedup", extend="min")
     figure.suptitle(title)
@@ -87,9 +89,8 @@ def _draw(ax: "Axes", panel: Panel) -> Any:
 
 
 def _label(set_ticks: Any, values: Sequence[float]) -> None:
-    """At most some six labels, the last value among them."""
-    step = -(-len(values) // 6) if len(values) > 11 else 1
-    shown = range(len(values) - 1, -1, -step)
+    """Some five labels, the last value among them."""
+    shown = range(len(values) - 1, -1, -max(1, len(values) // 5))
     set_ticks([i + 0.5 for i in shown], [f"{values[i]:.0%}" for i in shown])
 
 

@@ -289,6 +289,8 @@ class Coordinator:
         request = active.decoder.request
         over = active.decoder.over and active.decoder.idle
         if over and self._active.pop(request.id, None) is not None:
+            tree = active.decoder.tree
+            self._pace.observe_request(tree.accepted, tree.rejected)
             self._pool.release(request.id)
             for server_id in (*request.targets, *request.drafters):
                 if server_id not in self._lost:
