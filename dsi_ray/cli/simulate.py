@@ -15,6 +15,7 @@ from dsi_ray.cli.figures import (
     save_grid,
     save_heatmaps,
     save_rows,
+    save_table,
     with_progress,
 )
 from dsi_ray.cli.options import JsonFile
@@ -157,6 +158,8 @@ def table(
     if json_file != STDOUT:
         print_rows("Table 2 of the paper on Ray, SP 7", rows, _TABLE_COLUMNS)
     save_rows(out, "table_2", rows)
+    if out is not None:
+        save_table(out, rows)
     write_json({"rows": rows}, json_file)
 
 

@@ -15,10 +15,17 @@ PINK = "#ff9ec8"
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One heatmap: speedups by (drafter latency, acceptance rate), both in 0 .. 1."""
+    """One heatmap.
+
+    Attributes:
+        title: Over it.
+        speedups: By drafter latency and acceptance rate, both in 0 .. 1.
+        least: What is below is a slowdown. A little below one is rounding, or noise.
+    """
 
     title: str
     speedups: Mapping[tuple[float, float], float]
+    least: float = 1 - 1e-9
 
 
 def pyplot() -> Any:
@@ -69,11 +76,9 @@ def _draw(ax: "Axes", panel: Panel) -> Any:
     values = [
         [panel.speedups[drafter, acceptance] for drafter in drafters] for acceptance in acceptances
     ]
-    shown = colormaps["viridis"].copy()
-    shown.set_under(PINK)
-    # A little below one is rounding, not a slowdown.
+    shown = colormaps["viridis"].with_extremes(under=PINK)
     most = max(max(map(max, values)), 1.01)
-    scale = Normalize(vmin=1 - 1e-9, vmax=min(most, 5.0))
+    scale = Normalize(vmin=panel.least, vmax=min(most, 5.0))
     image = ax.pcolormesh(
         range(len(drafters) + 1), range(len(acceptances) + 1), values, cmap=shown, norm=scale
     )
@@ -81,10 +86,10 @@ def _draw(ax: "Axes", panel: Panel) -> Any:
     _label(ax.set_yticks, acceptances)
     ax.set_xlabel("drafter latency / target latency")
     ax.set_ylabel("acceptance rate")
-    slower = sum(value < 1 - 1e-9 for row in values for value in row) / len(panel.speedups)
+    slower = sum(value < panel.least for row in values for value in row) / len(panel.speedups)
     ax.set_title(f"{panel.title}   (max {most:.2f}x, pink {slower:.0%})", fontsize=10)
     if len(panel.speedups) <= 100:
-        _write_values(ax, values)
+        _write_values(ax, values, scale)
     return image
 
 
@@ -94,10 +99,10 @@ def _label(set_ticks: Any, values: Sequence[float]) -> None:
     set_ticks([i + 0.5 for i in shown], [f"{values[i]:.0%}" for i in shown])
 
 
-def _write_values(ax: "Axes", values: Sequence[Sequence[float]]) -> None:
+def _write_values(ax: "Axes", values: Sequence[Sequence[float]], scale: Any) -> None:
     for row, line in enumerate(values):
         for column, value in enumerate(line):
-            dark = 1 <= value < 2.5
+            dark = 0 <= scale(value) < 0.6
             ax.text(
                 column + 0.5,
                 row + 0.5,
@@ -107,3 +112,24 @@ def _write_values(ax: "Axes", values: Sequence[Sequence[float]]) -> None:
                 fontsize=8,
                 color="white" if dark else "black",
             )
+
+
+def draw_bars(file: Path, names: Sequence[str], bars: Mapping[str, Sequence[float]]) -> None:
+    """Writes a figure with a group of speedups for each name.
+
+    Raises:
+        ConfigError: Matplotlib is not installed.
+    """
+    plt = pyplot()
+    figure, ax = plt.subplots(figsize=(11, 4.5), layout="constrained")
+    width = 0.8 / len(bars)
+    for place, (label, values) in enumerate(bars.items()):
+        left = [i + (place - (len(bars) - 1) / 2) * width for i in range(len(names))]
+        ax.bar_label(ax.bar(left, values, width, label=label), fmt="%.2f", fontsize=7)
+    ax.set_xticks(range(len(names)), names, fontsize=8)
+    ax.axhline(1, color="black", linewidth=0.8)
+    ax.set_ylabel("speedup")
+    ax.legend(ncols=len(bars), frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.12))
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(file, dpi=130)
+    plt.close(figure)

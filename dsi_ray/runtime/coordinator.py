@@ -219,8 +219,13 @@ class Coordinator:
         for request, news in by_request.items():
             active = self._active[request]
             active.messages += 1
+            self._adapt(active)
             self._execute(active, active.decoder.handle(news))
             self._settle(active)
+
+    def _adapt(self, active: _Active) -> None:
+        if isinstance(active.decoder, DSI) and active.generation.decoding.lookahead == "auto":
+            self._pace.adapt(active.decoder)
 
     def _observe(self, server_id: ServerId, output: Output) -> None:
         seconds = output.seconds / output.forwards

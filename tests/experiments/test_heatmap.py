@@ -46,3 +46,9 @@ def test_closed_form_and_virtual_time_agree(drafter: float, acceptance: float) -
     assert max(comparison.differences.values()) < 0.05
     virtual = comparison.virtual_time.speedups
     assert all(virtual[panel] >= 1 - 1e-9 for panel in NOT_SLOWER)
+
+
+def test_a_block_is_not_held_back_for_the_drafts_that_the_target_overtook() -> None:
+    """A lookahead of 5 takes longer to draft than a target forward."""
+    comparison = compare(closed_form(0.3, 0.75, lookahead=5), texts=3, seed=0)
+    assert max(comparison.differences.values()) < 0.1

@@ -41,6 +41,8 @@ class _Drafter:
     live: LiveTask | None = None
     silent: bool = False
     """It had no opinion after its tip."""
+    sent: int = 0
+    """The position up to which its path went into blocks."""
 
     def began_at(self, node: Node) -> bool:
         """Whether its task's first draft is the one after ``node``."""
@@ -128,6 +130,7 @@ class DSI(Decoder):
                 return []
         if drafter.tip.state is not State.AHEAD:
             drafter.tip, drafter.silent = self._survivor(drafter.tip), False
+            drafter.sent = drafter.tip.position
         if drafter.silent or self._closes(drafter.tip, horizon):
             return []
         report = self.plan.lookahead
@@ -187,14 +190,23 @@ class DSI(Decoder):
         path = self.tree.path(drafter.tip)
         while True:
             block = _uncovered(path, self.verifying.promised())
-            if not block or (len(block) < self.plan.lookahead and not self._final(block, drafter)):
+            if not block or not (self._is_whole(block, drafter) or self._final(block, drafter)):
                 return commands
             place = place_block(self.verifying, path, block[0])
             if place is None:
                 return commands
             if len(free_servers(self.verifying)) > 1:
                 block = block[: self.plan.lookahead]
+            drafter.sent = max(drafter.sent, block[-1].position)
             commands.append(self._start_block(place, block))
+
+    def _is_whole(self, block: list[Node], drafter: _Drafter) -> bool:
+        """Whether a block has the whole lookahead, or had before the target came some of its way.
+
+        To wait for others then would cost the drafts that are there.
+        """
+        drafted = drafter.tip.position - drafter.sent
+        return max(len(block), drafted) >= self.plan.lookahead
 
     def _final(self, block: list[Node], drafter: _Drafter) -> bool:
         """Whether ``block`` will not grow, so that it need not have the whole lookahead."""
