@@ -21,11 +21,15 @@ _PRIOR_TOKENS = 16
 _MOST_LOOKAHEAD = 16
 """A drafter that costs next to nothing does not make ever longer blocks worth verifying."""
 
-_MESSAGE_SHARE = 0.1
-"""Of a target forward: what messages that are sent only to be early may take."""
+_MESSAGE_WORK = 4.0
+"""Processor time of a report and the task that follows from it, in message latencies (measured on
+two cores: it is taken from the models where they run on the same ones)."""
 
 _WORTH = 0.01
 """A gain below this is not worth the messages of shorter blocks."""
+
+_MESSAGE_SHARE = 0.1
+"""Of a target forward: what messages that are sent only to be early may take."""
 
 _UNLIKELY = 0.01
 """Drafts that come true less often are not worth a forward."""
@@ -183,7 +187,7 @@ class Pace:
         A report for which the forward does not wait is lost time: its drafts wait for the next.
         So there are several in a forward, as far as messages are cheap.
         """
-        affordable = _MESSAGE_SHARE * self.target / max(2 * self.message, 1e-9)
+        affordable = _MESSAGE_SHARE * self.target / max(_MESSAGE_WORK * self.message, 1e-9)
         reports = max(1, min(4, math.floor(affordable)))
         in_time = self.target - self.spread - 2 * self.message
         # Exactly in time is too late as often as not.

@@ -10,7 +10,7 @@ from statistics import median
 from dsi_ray.config import Algorithm, EngineConfig, ModelConfig
 from dsi_ray.experiments.pair import Pair, prompt
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.cluster import connect
+from dsi_ray.runtime.cluster import connect, disconnect
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.request import Decoding
 
@@ -46,14 +46,12 @@ class Measured:
 @contextlib.contextmanager
 def cluster() -> Iterator[None]:
     """One Ray for many engines: starting it takes longer than a row."""
-    import ray
-
     started = connect(None)
     try:
         yield
     finally:
         if started:
-            ray.shutdown()
+            disconnect()
 
 
 def engine(pair: Pair, sp_degree: int) -> Engine:

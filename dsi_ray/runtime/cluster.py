@@ -33,6 +33,11 @@ def connect(address: str | None) -> bool:
     return True
 
 
+def disconnect() -> None:
+    """Leaves the cluster; ends it if :func:`connect` started it."""
+    ray.shutdown()
+
+
 def _knock(address: str) -> None:
     """Finds out in seconds that nobody is there: Ray itself would try for minutes."""
     match = _HOST_AND_PORT.fullmatch(address)

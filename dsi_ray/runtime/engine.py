@@ -16,7 +16,7 @@ from dsi_ray.models.tokenizer import Tokenizer, load_tokenizer
 from dsi_ray.models.vocabulary import check_vocabularies
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
-from dsi_ray.runtime.cluster import connect
+from dsi_ray.runtime.cluster import connect, disconnect
 from dsi_ray.runtime.coordinator import Coordinator, GroupInfo
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.placement import bundles, create_placement_group, in_bundle
@@ -114,7 +114,7 @@ class Engine:
             ray.kill(self._coordinator)
         remove_placement_group(self._group)
         if self._owns_ray:
-            ray.shutdown()
+            disconnect()
 
     def _load(self) -> GroupInfo:
         """Waits for the models; an error of theirs is the caller's."""
