@@ -151,6 +151,8 @@ class Coordinator:
             "target_ms": self._pace.target * 1e3,
             "drafter_ms": self._pace.drafter * 1e3,
             "message_ms": self._pace.message * 1e3,
+            "acceptance_rate": self._pace.acceptance,
+            "lookahead": self._pace.lookahead(max(1, self._pool.size)),
         }
 
     def _admit(self, generation: Generation) -> _Active:
