@@ -69,6 +69,8 @@ class ModelConfig(_Schema):
         threads: Torch threads of each server on a CPU.
         accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
         kv_cache_bytes: Budget of each server's KV cache; idle sessions beyond it are evicted.
+        own_process: False puts a drafter on a CPU into the coordinator's process: fewer messages,
+            but if it crashes so does the coordinator. ``lookup`` always runs there.
         ngram: For ``lookup``: longest n-gram that is looked up.
         simulation: For ``simulated``.
     """
@@ -81,6 +83,7 @@ class ModelConfig(_Schema):
     threads: Annotated[int, Field(ge=1)] = 1
     accelerator_type: str | None = None
     kv_cache_bytes: Annotated[int, Field(gt=0)] = 2**30
+    own_process: bool = True
     ngram: Annotated[int, Field(ge=1)] = 3
     simulation: Simulation | None = None
 
@@ -91,6 +94,12 @@ class ModelConfig(_Schema):
                 "model 'simulated' needs a simulation, such as simulated:tpot_ms=30, "
                 "and no other model takes one"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _devices_need_a_process(self) -> Self:
+        if not self.own_process and (self.num_gpus or self.device == "cuda"):
+            raise ValueError("own_process: false is for drafters on a CPU: leave it out")
         return self
 
     @classmethod
@@ -141,12 +150,18 @@ class EngineConfig(_Schema):
         target = settings.get("target", "demo")
         name = target.get("model") if isinstance(target, dict) else target
         is_demo = name == "demo" or (isinstance(name, ModelConfig) and name.model == "demo")
-        return {**settings, "drafters": ("demo" if is_demo else "lookup",)}
+        # The demo drafter is so small that messages would take as long as its forwards.
+        demo_drafter = ModelConfig(model="demo", own_process=False)
+        return {**settings, "drafters": (demo_drafter if is_demo else "lookup",)}
 
     @model_validator(mode="after")
     def _target_can_verify(self) -> Self:
         if self.target.model == "lookup":
             raise ValueError("lookup can only be a drafter: choose another target")
+        if not self.target.own_process:
+            raise ValueError(
+                "target.own_process: a target needs a process of its own: leave it out"
+            )
         if self.algorithm is not Algorithm.NON_SI and not self.drafters:
             raise ValueError(f"algorithm {self.algorithm} needs a drafter: add one or use non-si")
         return self

@@ -189,7 +189,7 @@ class Pace:
         """
         affordable = _MESSAGE_SHARE * self.target / max(_MESSAGE_WORK * self.message, 1e-9)
         reports = max(1, min(4, math.floor(affordable)))
-        in_time = self.target - self.spread - 2 * self.message
+        in_time = self.target - 2 * self.message
         # Exactly in time is too late as often as not.
         drafts = math.floor(0.99 * in_time / (reports * self._drafter_or_little))
         return max(1, min(_MOST_LOOKAHEAD, drafts))

@@ -62,8 +62,8 @@ def start_servers(config: EngineConfig, group: PlacementGroup) -> dict[ServerId,
 
 
 def runs_inside(model: ModelConfig) -> bool:
-    """Whether a model needs no process of its own: looking a token up takes no device."""
-    return model.model == "lookup"
+    """Whether a drafter lives in the coordinator's process; looking a token up takes no device."""
+    return model.model == "lookup" or not model.own_process
 
 
 async def measure_pace(servers: dict[ServerId, Server]) -> Pace:
