@@ -217,10 +217,12 @@ class Coordinator:
             if not (isinstance(event, Output) and event.goes_on):
                 del self._of_task[event.task]
                 self._servers[server_id].ended(event.task)
+            if active.generation.id not in by_request:
+                # All events of an item are one server's.
+                active.messages += self._servers[server_id].crosses
             by_request.setdefault(active.generation.id, []).append(event)
         for request, news in by_request.items():
             active = self._active[request]
-            active.messages += 1
             self._adapt(active)
             self._execute(active, active.decoder.handle(news))
             self._settle(active)
@@ -242,8 +244,8 @@ class Coordinator:
                 case Start(task, mode):
                     self._start_task(active, task, mode)
                 case Cancel(task):
-                    active.messages += 1
                     _, server_id = self._of_task[task]
+                    active.messages += self._servers[server_id].crosses
                     self._servers[server_id].cancel(task)
                 case Emit():
                     self._emit(active, command)
@@ -256,9 +258,10 @@ class Coordinator:
             failed = Ended(task.id, Reason.FAILED, f"{task.server} was lost")
             asyncio.get_running_loop().call_soon(lambda: self._on_events([failed]))
             return
+        server = self._servers[task.server]
         # The call and its reply.
-        active.messages += 2
-        self._servers[task.server].send(task, mode, active.generation.params)
+        active.messages += 2 * server.crosses
+        server.send(task, mode, active.generation.params)
 
     def _emit(self, active: _Active, emit: Emit) -> None:
         active.last = time.perf_counter()

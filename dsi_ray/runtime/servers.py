@@ -22,6 +22,9 @@ Listener = Callable[[list[Event]], None]
 class Server(Protocol):
     """A model server and the tasks that were sent to it."""
 
+    crosses: bool
+    """Whether messages to and from it cross a process."""
+
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports, as long as it lives."""
 
@@ -52,6 +55,8 @@ class Server(Protocol):
 
 class RemoteServer:
     """A model server in a Ray actor."""
+
+    crosses = True
 
     def __init__(self, actor: "ActorHandle[ModelServer]") -> None:
         self._actor: Any = actor
@@ -120,7 +125,9 @@ class RemoteServer:
 
 
 class LocalServer:
-    """A model server inside the coordinator, for a model without a device."""
+    """A model server inside the coordinator, for a drafter without a device of its own."""
+
+    crosses = False
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
