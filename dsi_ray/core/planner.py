@@ -22,7 +22,7 @@ _MOST_LOOKAHEAD = 16
 """A drafter that costs next to nothing does not make ever longer blocks worth verifying."""
 
 _MESSAGE_WORK = 8.0
-"""Processor time of a report and the task that follows from it, in message latencies: measured, 2 ms
+"""Processor time of a report and the task that follows, in message latencies: measured, 2 ms
 and 0.25 ms. Where the models run on the same processor it is taken from them."""
 
 _WORTH = 0.01
