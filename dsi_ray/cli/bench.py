@@ -34,13 +34,14 @@ def command(
         bool,
         typer.Option(
             "--two-threads",
-            help="Also the baselines with two torch threads a server: the cores that DSI has.",
+            help="Also the baselines with two torch threads a server (x2): the cores DSI has.",
         ),
     ] = False,
     with_peers: Annotated[
         bool,
         typer.Option(
-            "--peers", help="Also transformers' own generate, plain and with an assistant model."
+            "--peers",
+            help="Also transformers' own generate (HF), plain and with an assistant model.",
         ),
     ] = False,
     json_file: JsonFile = None,
@@ -59,7 +60,7 @@ def command(
             contenders: list[Contender] = [*baselines(running, lookaheads), dsi(running)]
             if two_threads:
                 doubled = engines.enter_context(Engine(with_threads(config, 2)))
-                contenders += baselines(doubled, lookaheads, ", 2 threads")
+                contenders += baselines(doubled, lookaheads, " x2")
             if with_peers:
                 from dsi_ray.experiments.peers import peers
 

@@ -48,11 +48,11 @@ def peers(config: EngineConfig) -> Iterator[Contender]:
     if target is None:
         return
     threads = config.target.threads
-    yield TransformersContender("transformers", target, threads)
+    yield TransformersContender("HF", target, threads)
     for drafter in config.drafters:
         assistant = _load(drafter, Role.DRAFTER)
         if assistant is not None:
-            yield TransformersContender("transformers, assisted", target, threads, assistant)
+            yield TransformersContender("HF assist", target, threads, assistant)
             return
 
 
