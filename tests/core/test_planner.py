@@ -136,7 +136,7 @@ def test_the_first_block_overtakes_only_where_that_is_proven_to_pay() -> None:
 
 def test_pace_follows_measurements() -> None:
     pace = Pace(10, 1)
-    for _ in range(100):
+    for _ in range(500):
         pace.observe_target(30)
         pace.observe_drafter(3)
         pace.observe_request(accepted=5, rejected=5)
