@@ -10,7 +10,7 @@ from dsi_ray.core.decoders.dsi import DSI, Plan
 from dsi_ray.core.expected import Latencies
 
 _WEIGHT = 0.02
-"""Of a new latency in an exponentially weighted mean: small, so that a lookahead stays for a while."""
+"""Of a new latency in an exponentially weighted mean: small, so that a lookahead lasts."""
 
 _TOKEN_WEIGHT = 0.01
 """Of a judged draft in the acceptance rate of all requests."""
