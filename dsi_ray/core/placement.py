@@ -16,24 +16,28 @@ class Place:
     prefix: tuple[Node, ...] = ()
 
 
-def free_servers(board: TaskBoard) -> list[ServerId]:
-    """Servers without work, then those whose work is all contradicted.
+def idle_servers(board: TaskBoard) -> list[ServerId]:
+    """Servers without work; one that only prefills the prompt is such: it needs that anyway."""
+    return [server for server in board.servers if not _work(board, server)]
 
-    A server that only prefills the prompt counts as one without work: it needs that anyway.
-    """
-    idle, contradicted = [], []
-    for server in board.servers:
-        work = [live for live in board.active(server) if not live.task.is_prefill]
-        if not work:
-            idle.append(server)
-        elif not any(live.useful for live in work):
-            contradicted.append(server)
-    return idle + contradicted
+
+def stale_servers(board: TaskBoard) -> list[ServerId]:
+    """Servers all of whose work has become useless."""
+    return [
+        server
+        for server in board.servers
+        if (work := _work(board, server)) and not any(live.useful for live in work)
+    ]
+
+
+def _work(board: TaskBoard, server: ServerId) -> list[LiveTask]:
+    return [live for live in board.active(server) if not live.task.is_prefill]
 
 
 def place_block(board: TaskBoard, path: list[Node], first: Node) -> Place | None:
     """Where a block goes that starts at ``first`` on ``path``; None if it has to wait."""
-    for server in free_servers(board) + _redundant(board):
+    # To take the place of useless work ends that too, and spares a cancellation.
+    for server in stale_servers(board) + idle_servers(board) + _redundant(board):
         return Place(server, Mode.REPLACE)
     on_path = set(path)
     behind = [
@@ -54,7 +58,7 @@ def place_block(board: TaskBoard, path: list[Node], first: Node) -> Place | None
 
 def place_anchor(board: TaskBoard) -> Place:
     """Where the task goes that covers the root; it waits for nothing."""
-    for server in free_servers(board):
+    for server in idle_servers(board) + stale_servers(board):
         return Place(server, Mode.REPLACE)
     deepest = max(board.servers, key=lambda server: _first_position(board.active(server)))
     return Place(deepest, Mode.REPLACE)

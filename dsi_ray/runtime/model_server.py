@@ -21,6 +21,7 @@ from dsi_ray.core.session import ServerSession, Step
 from dsi_ray.models.base import ForwardCancelled, LanguageModel, ModelInfo
 from dsi_ray.models.load import load_model
 from dsi_ray.params import SamplingParams
+from dsi_ray.runtime.wire import pack_events, unpack_task
 
 _WARM_UP_FORWARDS = 5
 
@@ -90,6 +91,10 @@ class ModelServer:
             self._take(session, session.state.cancel(task.id))
             raise
 
+    async def extend_packed(self, call: bytes) -> None:
+        """:meth:`extend` for callers in other processes."""
+        await self.extend(*unpack_task(call))
+
     async def release(self, request: str) -> None:
         """Forgets a request; its tasks have ended."""
         self._sessions.pop(request, None)
@@ -103,6 +108,11 @@ class ModelServer:
             self._has_events.clear()
             events, self._outbox = self._outbox, []
             yield events
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """:meth:`events` for listeners in other processes."""
+        async for events in self.events():
+            yield pack_events(events)
 
     async def status(self) -> dict[str, Any]:
         """What the server does now."""

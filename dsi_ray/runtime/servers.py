@@ -13,6 +13,7 @@ from dsi_ray.core.messages import Ended, Event, Mode, Reason, Task
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.model_server import ModelServer
+from dsi_ray.runtime.wire import pack_task, unpack_events
 
 _PINGS = 8
 
@@ -71,12 +72,12 @@ class RemoteServer:
             RayActorError: The server died.
         """
         self._listener = listener
-        async for item in self._actor.events.options(num_returns="streaming").remote():
-            listener(await item)
+        async for item in self._actor.stream.options(num_returns="streaming").remote():
+            listener(unpack_events(await item))
 
     def send(self, task: Task, mode: Mode, params: SamplingParams) -> None:
         """Starts a task: an actor call, so that ``ray.cancel`` can end it."""
-        self._refs[task.id] = self._actor.extend.remote(task, mode, params)
+        self._refs[task.id] = self._actor.extend_packed.remote(pack_task(task, mode, params))
 
     def cancel(self, task: int) -> None:
         """Cancels off the event loop: ``ray.cancel`` blocks for a part of a millisecond."""

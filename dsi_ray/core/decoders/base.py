@@ -107,7 +107,7 @@ class Decoder(ABC):
         commands = self._next()
         if tokens:
             commands.append(Emit(tokens))
-        return commands + self._cancel_contradicted()
+        return commands + [_cancel(self.verifying, live) for live in self._stale()]
 
     def abandon(self) -> list[Command]:
         """Cancels every task: the request is finished, has failed, or nobody wants it.
@@ -199,9 +199,10 @@ class Decoder(ABC):
         self.drafting.start(task, [tip], mode)
         return Start(task, mode)
 
-    def _cancel_contradicted(self) -> list[Command]:
+    def _stale(self) -> list[LiveTask]:
+        """The useless tasks that are to be cancelled, in the order in which they were sent."""
         return [
-            _cancel(self.verifying, live)
+            live
             for live in self.verifying
             if live.displaced is None and not live.task.is_prefill and not live.useful
         ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from dsi_ray.core.board import LiveTask
 from dsi_ray.core.decoders.base import Decoder, Request
 from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, Role, ServerId, Start, Task
-from dsi_ray.core.placement import Place, free_servers, place_anchor, place_block
+from dsi_ray.core.placement import Place, idle_servers, place_anchor, place_block, stale_servers
 from dsi_ray.core.tree import Node, State
 
 
@@ -195,10 +195,22 @@ class DSI(Decoder):
             place = place_block(self.verifying, path, block[0])
             if place is None:
                 return commands
-            if len(free_servers(self.verifying)) > 1:
+            if len(idle_servers(self.verifying) + stale_servers(self.verifying)) > 1:
                 block = block[: self.plan.lookahead]
             drafter.sent = max(drafter.sent, block[-1].position)
             commands.append(self._start_block(place, block))
+
+    def _stale(self) -> list[LiveTask]:
+        """Useless tasks, but for those whose place coming blocks will take: cheaper than to cancel."""
+        return super()._stale()[self._coming_blocks() :]
+
+    def _coming_blocks(self) -> int:
+        """How many blocks the drafts that are on their way will fill."""
+        return sum(
+            (drafter.live.task.limit - drafter.sent - 1) // self.plan.lookahead
+            for drafter in self._drafters
+            if drafter.live is not None and drafter.tip.state is State.AHEAD
+        )
 
     def _is_whole(self, block: list[Node], drafter: _Drafter) -> bool:
         """Whether a block has the whole lookahead, or had before the target came some of its way.
