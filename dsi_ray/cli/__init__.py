@@ -7,6 +7,7 @@ import typer
 import dsi_ray
 from dsi_ray.cli import bench, demo, generate, plan, profile, serve, simulate
 from dsi_ray.cli.errors import OneLineErrors
+from dsi_ray.cli.json_file import JsonCommand
 
 app = typer.Typer(
     name="dsi-ray",
@@ -18,10 +19,10 @@ app = typer.Typer(
 )
 app.command("serve")(serve.command)
 app.command("generate")(generate.command)
-app.command("bench")(bench.command)
-app.command("demo")(demo.command)
-app.command("plan")(plan.command)
-app.command("profile")(profile.command)
+app.command("bench", cls=JsonCommand)(bench.command)
+app.command("demo", cls=JsonCommand)(demo.command)
+app.command("plan", cls=JsonCommand)(plan.command)
+app.command("profile", cls=JsonCommand)(profile.command)
 app.add_typer(simulate.app)
 
 

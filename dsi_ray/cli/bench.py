@@ -1,24 +1,21 @@
 """``dsi-ray bench``."""
 
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dsi_ray.cli.options import EngineOptions, JsonFile, sampling_params, with_engine_options
+from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
+from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.progress import progress_bar, starting
 from dsi_ray.cli.table import print_rows
-from dsi_ray.config import ConfigError, EngineConfig
+from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
 
 if TYPE_CHECKING:
     from dsi_ray.experiments.bench import Contender
     from dsi_ray.runtime.engine import Engine
-
-STDOUT = Path("-")
 
 
 @with_engine_options
@@ -89,22 +86,3 @@ def compare(
     if title is not None:
         print_rows(title, rows)
     return report(rows, engine)
-
-
-def check_writable(file: Path | None) -> None:
-    """Finds out before the bench, not after it.
-
-    Raises:
-        ConfigError: ``file`` cannot be written.
-    """
-    if file not in (None, STDOUT) and not file.parent.is_dir():
-        raise ConfigError(f"cannot write {file}: there is no directory {file.parent}")
-
-
-def write_json(figures: Any, file: Path | None) -> None:
-    """Writes ``figures`` to ``file``, which may be stdout or nothing."""
-    text = json.dumps(figures, indent=2) + "\n"
-    if file == STDOUT:
-        typer.echo(text, nl=False)
-    elif file is not None:
-        file.write_text(text)

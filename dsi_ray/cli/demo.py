@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsi_ray.cli import bench
-from dsi_ray.cli.options import EngineOptions, JsonFile, sampling_params, with_engine_options
+from dsi_ray.cli.json_file import JsonFile, check_writable, write_json
+from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.progress import starting
 from dsi_ray.config import EngineConfig, load
 from dsi_ray.experiments.prompts import held_out_code
@@ -38,7 +39,7 @@ def command(
     """Serve, stream a completion over HTTP, and compare non-SI, SI and DSI."""
     config = engine.load(ServingConfig, port=port or _free_port())
     params = sampling_params(max_tokens=max_tokens)
-    bench.check_writable(json_file)
+    check_writable(json_file)
     from dsi_ray.runtime.engine import Engine
     from dsi_ray.serving.server import running
 
@@ -52,7 +53,7 @@ def command(
         here = _compare(own, prompts, params, f"{config.target.model}, on this machine")
         with Engine(load(EngineConfig, None, _NODE)) as node:
             there = _compare(node, prompts, params, _NODE_TITLE)
-    bench.write_json({"this_machine": here, "simulated_node": there}, json_file)
+    write_json({"this_machine": here, "simulated_node": there}, json_file)
 
 
 def _compare(engine: "Engine", count: int, params: SamplingParams, title: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dsi_ray.cli.bench import check_writable
+from dsi_ray.cli.json_file import check_writable
 from dsi_ray.cli.progress import progress_bar
 from dsi_ray.config import ConfigError
 

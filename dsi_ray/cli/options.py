@@ -22,12 +22,6 @@ def _option(*names: str, help: str, **settings: Any) -> Any:
 
 C = TypeVar("C", bound=EngineConfig)
 
-JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", help="Write the figures to a file; '-' is stdout.", metavar="FILE"),
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """What the command line says of the engine; None leaves it to the file or the default."""

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dsi_ray.cli.bench import STDOUT, check_writable, write_json
 from dsi_ray.cli.figures import Columns, print_rows
-from dsi_ray.cli.options import JsonFile
+from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
 from dsi_ray.config import ConfigError, EngineConfig, load
 from dsi_ray.core.expected import Latencies
 from dsi_ray.core.planner import (

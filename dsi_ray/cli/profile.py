@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from dsi_ray.cli.bench import STDOUT, check_writable, write_json
 from dsi_ray.cli.figures import Columns, print_rows
-from dsi_ray.cli.options import EngineOptions, JsonFile, with_engine_options
+from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
+from dsi_ray.cli.options import EngineOptions, with_engine_options
 from dsi_ray.cli.progress import starting
 from dsi_ray.config import ConfigError, EngineConfig
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from dsi_ray.cli.bench import STDOUT, check_writable, write_json
 from dsi_ray.cli.figures import (
     Columns,
     check_outputs,
@@ -18,7 +17,7 @@ from dsi_ray.cli.figures import (
     save_table,
     with_progress,
 )
-from dsi_ray.cli.options import JsonFile
+from dsi_ray.cli.json_file import STDOUT, JsonCommand, JsonFile, check_writable, write_json
 
 _HEATMAP_COLUMNS: Columns = {
     "": ("name", "s"),
@@ -31,14 +30,14 @@ _HEATMAP_COLUMNS: Columns = {
 _TABLE_COLUMNS: Columns = {
     "target": ("target", "s"),
     "dataset": ("dataset", "s"),
-    "DSI\ns": ("dsi_s", ".3f"),
-    "bound\ns": ("bound_s", ".3f"),
+    "DSI\ns": ("dsi_s", ".2f"),
     "DSI/\nbound": ("measured_over_bound", ".3f"),
-    "DSI/SI": ("measured_dsi_over_si", ".2f"),
+    "DSI/\nSI": ("measured_dsi_over_si", ".2f"),
+    "ideal": ("bound_dsi_over_si", ".2f"),
     "paper": ("dsi_over_si", ".2f"),
     "DSI/\nnon-SI": ("measured_dsi_over_non_si", ".2f"),
-    "messages\n/token": ("messages_per_token", ".1f"),
-    "CPU ms\n/token": ("cpu_ms_per_token", ".1f"),
+    "msgs/\ntoken": ("messages_per_token", ".1f"),
+    "CPU ms/\ntoken": ("cpu_ms_per_token", ".1f"),
 }
 _GRID_COLUMNS: Columns = {
     "drafter": ("drafter", ".0%"),
@@ -88,7 +87,7 @@ def timeline(
     draw_timeline(file, sp_degree)
 
 
-@app.command()
+@app.command(cls=JsonCommand)
 def heatmap(
     out: Out = None,
     resolution: Annotated[int, typer.Option(help="Closed-form cells a side.", min=1)] = 100,
@@ -136,7 +135,7 @@ def _print_heatmaps(results: dict[str, Any]) -> None:
         typer.echo(f"{title}: closed form and virtual time differ by at most {worst:.1%}.")
 
 
-@app.command()
+@app.command(cls=JsonCommand)
 def table(
     traces: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 20,
     tokens: Annotated[int, typer.Option(help="Tokens of a text.", min=1)] = 50,
@@ -152,7 +151,7 @@ def table(
     with cluster():
         rows = with_progress(
             "Decoding",
-            traces * len(PAPER_ROWS),
+            2 * traces * len(PAPER_ROWS),
             lambda step: [measure_row(row, traces, seed, tokens, step) for row in PAPER_ROWS],
         )
     if json_file != STDOUT:
@@ -163,7 +162,7 @@ def table(
     write_json({"rows": rows}, json_file)
 
 
-@app.command()
+@app.command(cls=JsonCommand)
 def grid(
     target_ms: Annotated[float, typer.Option(help="Milliseconds of a target forward.")] = 30.0,
     traces: Annotated[int, typer.Option(help="Texts a cell.", min=1)] = 3,
@@ -190,7 +189,7 @@ def grid(
     write_json({"rows": rows}, json_file)
 
 
-@app.command()
+@app.command(cls=JsonCommand)
 def jitter(
     amount: Annotated[
         float, typer.Option(help="Relative standard deviation of target forwards.", min=0, max=0.99)

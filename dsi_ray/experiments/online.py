@@ -55,11 +55,12 @@ def cluster() -> Iterator[None]:
 
 
 def engine(pair: Pair, sp_degree: int) -> Engine:
-    """The pair on real actors."""
+    """The pair on real actors; the drafter lives in the coordinator's, a message less each way."""
+    drafter = ModelConfig(model="simulated", simulation=pair.drafter, own_process=False)
     return Engine(
         EngineConfig(
             target=ModelConfig(model="simulated", simulation=pair.target),
-            drafters=(ModelConfig(model="simulated", simulation=pair.drafter),),
+            drafters=(drafter,),
             sp_degree=sp_degree,
         )
     )

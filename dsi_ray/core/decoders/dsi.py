@@ -131,7 +131,11 @@ class DSI(Decoder):
         if drafter.tip.state is not State.AHEAD:
             drafter.tip, drafter.silent = self._survivor(drafter.tip), False
             drafter.sent = drafter.tip.position
+        room = horizon - drafter.tip.position - 1
         if drafter.silent or self._closes(drafter.tip, horizon):
+            return []
+        if drafter.live is None and room < self.plan.lookahead and horizon < self.request.end - 1:
+            # Less than a block: a task of its own is not worth it.
             return []
         report = self.plan.lookahead
         if self.plan.first_block and drafter.tip is root:
@@ -201,7 +205,7 @@ class DSI(Decoder):
             commands.append(self._start_block(place, block))
 
     def _stale(self) -> list[LiveTask]:
-        """Useless tasks, but for those whose place coming blocks will take: cheaper than to cancel."""
+        """Useless tasks, but for those whose place coming blocks take: that is cheaper."""
         return super()._stale()[self._coming_blocks() :]
 
     def _coming_blocks(self) -> int:
