@@ -133,7 +133,7 @@ class Pace:
         acceptance = _blend(self.acceptance, accepted, rejected)
         if lookahead is not None:
             return self._plan(sp_degree, lookahead, acceptance)
-        lookahead = min(self._depth(acceptance), self.lookahead(sp_degree, acceptance))
+        lookahead = min(self._depth(sp_degree, acceptance), self.lookahead(sp_degree, acceptance))
         if sp_degree > 1:
             return self._plan(sp_degree, lookahead, acceptance)
         first_block = self._first_block(_blend(self.proven, accepted, rejected))
@@ -144,7 +144,7 @@ class Pace:
     ) -> Plan:
         # While one block is verified the next is drafted, and a message travels.
         most = lookahead * (sp_degree + 1) + 2 * _MOST_LOOKAHEAD
-        run_ahead = max(lookahead, first_block, min(most, self._depth(acceptance))) + 1
+        run_ahead = max(lookahead, first_block, min(most, self._depth(sp_degree, acceptance))) + 1
         return Plan(lookahead, run_ahead, first_block)
 
     def lookahead(self, sp_degree: int, acceptance: float | None = None) -> int:
@@ -170,12 +170,15 @@ class Pace:
         enough = min(expected.values()) * (1 + _WORTH)
         return max(k for k, seconds in expected.items() if seconds <= enough)
 
-    def _depth(self, acceptance: float) -> int:
-        """How far ahead drafts are likely enough to come true to be worth verifying.
+    def _depth(self, sp_degree: int, acceptance: float) -> int:
+        """How far ahead drafts are likely enough to come true to be worth drafting.
 
-        A block that is not sent costs up to a target forward if its drafts would have come true.
+        Among several target servers every block is a task of its own, and has to be worth its
+        messages: not to send it costs a target forward if its drafts would have come true.
         """
-        worth = max(_UNLIKELY, min(_MESSAGE_WORK * self.message / max(self.target, 1e-9), 0.5))
+        worth = _UNLIKELY
+        if sp_degree > 1:
+            worth = max(worth, min(0.5, _MESSAGE_WORK * self.message / self.target))
         return math.ceil(math.log(worth) / math.log(min(max(acceptance, 0.01), 0.99)))
 
     def si_lookahead(self, acceptance: float | None = None, most: int = 16) -> int:

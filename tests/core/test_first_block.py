@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.core.decoders import Plan
+from dsi_ray.core.expected import Latencies
 from dsi_ray.experiments.pair import Pair
 from tests.core.scenario import Scenario
 from tests.core.strategies import scenarios
@@ -46,3 +48,14 @@ def test_a_useless_drafter_never_overtakes() -> None:
     pair = Pair.of(10, 0.5, 0.0)
     pace = replace(pair.pace, acceptance=0.8, proven=0.0)
     assert pair.adaptive(1, 0, pace).seconds == pair.non_si().seconds
+
+
+@pytest.mark.parametrize("acceptance", [0.2, 0.5, 0.8, 0.95])
+def test_one_server_and_a_fast_drafter_are_in_the_mean_as_fast_as_si(acceptance: float) -> None:
+    """Also where blocks that a rejection contradicted are still queued, and at both ends."""
+    pair = replace(Pair.of(30, 1.5, acceptance), message=0.0005)
+    pace = replace(pair.pace)
+    lookahead = min(range(1, 11), key=Latencies(1, 0.05, acceptance).si)
+    dsi = sum(pair.adaptive(1, trace, pace).seconds for trace in range(30))
+    si = sum(pair.si(lookahead, trace).seconds for trace in range(30))
+    assert dsi <= si * 1.005

@@ -8,5 +8,5 @@ def test_with_the_best_si_the_ideal_gain_is_moderate() -> None:
     for row in PAPER_ROWS:
         ideal = bound(row, traces=4)
         assert ideal.si <= ideal.si_paper
-        assert 1.1 < ideal.si / ideal.dsi < 1.6
-        assert ideal.dsi < ideal.non_si
+        assert 1.1 < ideal.si / ideal.dsi_mean < 1.6
+        assert ideal.dsi_mean < ideal.non_si

@@ -8,6 +8,9 @@ from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, Role, Ser
 from dsi_ray.core.placement import Place, idle_servers, place_anchor, place_block, stale_servers
 from dsi_ray.core.tree import Node, State
 
+_SHORT_PROMPT = 16
+"""A forward of this many tokens takes about as long as one of a single token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -44,9 +47,8 @@ class _Drafter:
     sent: int = 0
     """The position up to which its path went into blocks."""
 
-    def began_at(self, node: Node) -> bool:
-        """Whether its task's first draft is the one after ``node``."""
-        return self.live is not None and self.live.task.start == node.position + 1
+    began: Node | None = None
+    """After which its last task began to draft."""
 
 
 class DSI(Decoder):
@@ -141,7 +143,7 @@ class DSI(Decoder):
         if self.plan.first_block and drafter.tip is root:
             report = self.plan.first_block
         start = self._draft(drafter.server, mode, drafter.tip, horizon, report)
-        drafter.live = self.drafting.find(start.task.id)
+        drafter.live, drafter.began = self.drafting.find(start.task.id), drafter.tip
         return [start]
 
     def _survivor(self, tip: Node) -> Node:
@@ -175,16 +177,19 @@ class DSI(Decoder):
     def _overtake(self, drafter: _Drafter) -> list[Command]:
         """Puts the first block after a rejection in place of the plain step that began with it.
 
-        The prompt's own step is left alone: it computes more than one token.
+        A long prompt's own step is left alone: it computes more than one token.
         """
         root, server = self.tree.root, self.request.targets[0]
         path = self.tree.path(drafter.tip)
-        is_first = len(path) == self.plan.first_block + 1 and drafter.began_at(root)
-        if not self.plan.first_block or not is_first or len(self.request.targets) > 1:
+        if not self.plan.first_block or len(self.request.targets) > 1:
             return []
-        running = self.verifying.active(server)
-        is_prompt = len(self.tree.tokens) == len(self.request.prompt)
-        if is_prompt or len(running) != 1 or running[0].promised != [root]:
+        is_first = 1 < len(path) <= self.plan.first_block + 1 and drafter.began is root
+        if not is_first or (len(path) <= self.plan.first_block and not self._final(path, drafter)):
+            return []
+        # A queued task that was contradicted will be dropped; its end may be heard of later.
+        running = [live for live in self.verifying.active(server) if not live.contradicted]
+        is_prefill = len(self.tree.tokens) == len(self.request.prompt) > _SHORT_PROMPT
+        if is_prefill or len(running) != 1 or running[0].promised != [root]:
             return []
         return [self._start_block(Place(server, Mode.REPLACE), path)]
 
@@ -206,9 +211,10 @@ class DSI(Decoder):
 
     def _stale(self) -> list[LiveTask]:
         """Useless tasks, but for those whose place coming blocks take: that is cheaper."""
-        return super()._stale()[self._coming_blocks() :]
+        return super()._stale()[self.coming_blocks :]
 
-    def _coming_blocks(self) -> int:
+    @property
+    def coming_blocks(self) -> int:
         """How many blocks the drafts that are on their way will fill."""
         return sum(
             (drafter.live.task.limit - drafter.sent - 1) // self.plan.lookahead
