@@ -15,7 +15,7 @@ _WEIGHT = 0.02
 _TOKEN_WEIGHT = 0.01
 """Of a judged draft in the acceptance rate of all requests."""
 
-_PRIOR_TOKENS = 16
+_PRIOR_TOKENS = 32
 """How many judged drafts of its own count as much as all other requests together."""
 
 _MOST_LOOKAHEAD = 16
