@@ -20,13 +20,20 @@ def gumbel(seed: int, positions: range, vocab_size: int, device: torch.device) -
     The uniform numbers behind it are the same bits everywhere, for they come from integers; the
     two logarithms may differ in their last bit between kinds of devices.
     """
-    bits = _random_bits(seed, positions, vocab_size, device)
-    uniform = (_shift_right(bits, 64 - _BITS).double() + 0.5) * 2.0**-_BITS
-    return uniform.log_().neg_().log_().neg_()
+    bits = random_bits(seed, positions, vocab_size, device)
+    return uniform(bits).log_().neg_().log_().neg_()
 
 
-def _random_bits(seed: int, positions: range, vocab_size: int, device: torch.device) -> Tensor:
-    """64 random bits for each position and token id: splitmix64 from a key for each position."""
+def uniform(bits: Tensor) -> Tensor:
+    """Returns float64 numbers inside (0, 1), neither bound included, from int64 bits."""
+    return (_shift_right(bits, 64 - _BITS).double() + 0.5) * 2.0**-_BITS
+
+
+def random_bits(seed: int, positions: range, vocab_size: int, device: torch.device) -> Tensor:
+    """Returns 64 random bits for each position and token id, as int64.
+
+    The ids of a position are a stream of splitmix64 from the position's own key.
+    """
     keys = torch.tensor([_signed(position_key(seed, i)) for i in positions], device=device)
     steps = torch.arange(1, vocab_size + 1, device=device) * _signed(GOLDEN)
     bits = keys[:, None] + steps

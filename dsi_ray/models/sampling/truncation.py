@@ -13,6 +13,9 @@ from dsi_ray.params import SamplingParams
 
 _NEVER = float("-inf")
 
+_HEAD = 256
+"""The likeliest tokens of a large vocabulary, among which the tail of top_p usually begins."""
+
 
 def truncates(params: SamplingParams) -> bool:
     """Whether any of these parameters is in use."""
@@ -46,7 +49,12 @@ def _floor(scores: Tensor, params: SamplingParams) -> Tensor:
 
 def _nucleus(scores: Tensor, top_p: float) -> Tensor:
     """The score at which the probabilities, added from the largest on, first reach ``top_p``."""
-    ranked = scores.sort(-1, descending=True).values
-    probabilities = ranked.softmax(-1)
-    before = probabilities.cumsum(-1) - probabilities
-    return ranked.masked_fill(before >= top_p, math.inf).amin(-1, keepdim=True)
+    total = scores.logsumexp(-1, keepdim=True)
+    # Sorting a large vocabulary takes longer than anything else here, and is hardly ever needed.
+    for size in (_HEAD, scores.shape[1]):
+        ranked = scores.topk(min(size, scores.shape[1])).values
+        probabilities = (ranked - total).exp()
+        upto = probabilities.cumsum(-1)
+        if (upto[:, -1] >= top_p).all():
+            break
+    return ranked.masked_fill(upto - probabilities >= top_p, math.inf).amin(-1, keepdim=True)
