@@ -38,10 +38,13 @@ def test_biased_ids_must_be_in_the_vocabulary() -> None:
     [
         ("bad_token_ids", {"bad_token_ids": tuple(range(10))}),
         ("allowed_token_ids", {"allowed_token_ids": (3, 4), "bad_token_ids": (4, 3, 5)}),
-        ("allowed_token_ids", {"allowed_token_ids": (0, 3), "stop_token_ids": (3,), "min_tokens": 1}),
+        (
+            "allowed_token_ids",
+            {"allowed_token_ids": (0, 3), "stop_token_ids": (3,), "min_tokens": 1},
+        ),
         ("allowed_token_ids", {"allowed_token_ids": (0,), "min_tokens": 1, "ignore_eos": True}),
     ],
-)  # fmt: skip
+)
 def test_something_must_be_left_to_choose(param: str, fields: dict[str, Any]) -> None:
     error = refusal(**fields)
     assert error.param == param
