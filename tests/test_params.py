@@ -61,6 +61,7 @@ WRONG: dict[str, list[Any]] = {
     "logit_bias": [{1: 101}, {-1: 1}, {"a": 1}, {1: NAN}, dict.fromkeys(range(1025), 1), 5],
     "bad_token_ids": [(-1,), tuple(range(4097)), 5],
     "allowed_token_ids": [(), (-1,), tuple(range(4097))],
+    "stop_token_ids": [(-1,), tuple(range(4097))],
     "seed": [2**63, -(2**63) - 1, 1.5],
     "logprobs": [-1, 21],
     "min_tokens": [-1],

@@ -1,5 +1,7 @@
 """Shared noise makes drafts agree; nothing else about it is left to chance."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -8,8 +10,17 @@ from dsi_ray.models.base import Sampling
 from dsi_ray.params import SamplingParams
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """More only slow tiny models down."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
-def coupling() -> Coupling:
+def coupling(one_thread: None) -> Coupling:
     """The demo pair at temperature 1."""
     return demo_coupling(temperature=1, prompts=4, new_tokens=48)
 

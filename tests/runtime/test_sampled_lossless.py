@@ -19,8 +19,7 @@ MAX_TOKENS = 20
 NON_SI = Decoding(Algorithm.NON_SI)
 OTHERS = [
     Decoding(Algorithm.SI, 3),
-    Decoding(Algorithm.SI, "auto"),
-    *(Decoding(Algorithm.DSI, k, sp) for sp in (1, 2, 3) for k in (1, 4, "auto")),
+    *(Decoding(Algorithm.DSI, k, sp) for sp in (1, 2, 3) for k in (2, "auto")),
 ]
 temperatures = pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
 
@@ -59,7 +58,7 @@ def check_equal(found: Completion, expected: Completion) -> None:
 @temperatures
 @pytest.mark.parametrize("decoding", OTHERS, ids=str)
 def test_one_seed_one_text(pair: Pair, decoding: Decoding, temperature: float) -> None:
-    for seed, prompt in enumerate(pair.prompts[:4]):
+    for seed, prompt in enumerate(pair.prompts[:3]):
         params = everything_on(temperature, seed)
         expected = pair.engine.generate(prompt, params, NON_SI)
         check_equal(pair.engine.generate(prompt, params, decoding), expected)
