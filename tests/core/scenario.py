@@ -71,8 +71,10 @@ class Scenario:
             case _:
                 return NonSI(self.request)
 
-    def driver(self, algorithm: str, **options: Any) -> HostileDriver:
-        """A driver of a fresh decoder; ``options`` as for :class:`HostileDriver`."""
+    def driver(
+        self, algorithm: str, kind: Callable[..., HostileDriver] = HostileDriver, **options: Any
+    ) -> HostileDriver:
+        """A driver of a fresh decoder; ``options`` as for ``kind``."""
         models: dict[ServerId, VirtualModel] = {
             server: VirtualModel(self.target, _latency(self.target_latencies))
             for server in self.targets
@@ -82,7 +84,7 @@ class Scenario:
         ):
             models[server] = GuesserModel(guesser, _latency(durations))
         messages = itertools.cycle(self.messages)
-        return HostileDriver(self.decoder(algorithm), models, lambda: next(messages), **options)
+        return kind(self.decoder(algorithm), models, lambda: next(messages), **options)
 
     def seconds(self, algorithm: str, **changes: Any) -> float:
         """When the last token is committed."""
