@@ -29,7 +29,9 @@ def check(trace: Trace) -> None:
     for spans in lanes(trace).values():
         for span in spans:
             assert 0 <= span.begin <= span.end <= trace.seconds
-            assert 0 <= span.accepted <= max(span.drafts, span.tokens)
+            assert 0 <= span.accepted <= span.drafts
+            if span.forwards and span.server.role is Role.TARGET:
+                assert (span.kind is Kind.VERIFICATION) == (span.drafts > 0)
         for earlier, later in zip(spans, spans[1:], strict=False):
             assert earlier.end <= later.begin
         running = [span for span in spans if span.outcome is Outcome.RUNNING]
@@ -118,7 +120,9 @@ def test_taking_turns_sees_every_rejection(scenario: Scenario) -> None:
     tree, trace = driver.decoder.tree, driver.trace
     checks = [span for span in trace.spans if span.kind is Kind.VERIFICATION]
     assert sum(span.outcome is Outcome.REJECTED for span in checks) == tree.rejected
-    assert sum(span.accepted for span in trace.spans if span.kind is Kind.DRAFT) == tree.accepted
+    drafts = [span for span in trace.spans if span.kind is Kind.DRAFT and span.tokens]
+    assert sum(span.accepted for span in drafts) == tree.accepted
+    assert sum(span.outcome is Outcome.REJECTED for span in drafts) == tree.rejected
 
 
 @algorithms

@@ -59,7 +59,6 @@ class TracedDriver(HostileDriver):
 def traced(scenario: Scenario, algorithm: str, **options: Any) -> TracedDriver:
     """A driver of a fresh decoder that keeps a trace."""
 
-
     def kind(decoder: Decoder, *arguments: Any, **more: Any) -> TracedDriver:
         return TracedDriver(decoder, *arguments, algorithm=Algorithm(algorithm), **more)
 

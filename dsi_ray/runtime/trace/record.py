@@ -192,6 +192,8 @@ class RequestTrace:
             self._omitted += 1
 
     def _report(self, live: _Live, output: Output, now: float) -> None:
+        # What the server knew before is not reported again: this may be further than was asked for.
+        live.start = output.start
         kind, drafts, agreed = live.kind, len(output.tokens), 0
         first = output.start - live.base
         if live.server.role is Role.TARGET:
@@ -200,7 +202,7 @@ class RequestTrace:
             if agreed < drafts:
                 live.drafts_end = 0
         live.path = live.path[:first] + output.tokens
-        live.start = output.start + len(output.tokens)
+        live.start += len(output.tokens)
         if output.forwards:
             self._add(
                 Work(
