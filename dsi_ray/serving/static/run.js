@@ -1,0 +1,71 @@
+// A run: one completion, its text so far and its trace so far.
+
+import * as api from "./api.js";
+import { readTrace } from "./trace.js";
+
+const POLL_MS = 120;
+
+export const NAMES = { "dsi": "DSI", "si": "SI", "non-si": "non-SI" };
+
+export class Run {
+  /** `request` is the body of a completion; `changed` is called whenever there is news. */
+  constructor(request, algorithm, changed) {
+    this.request = request;
+    this.algorithm = algorithm;
+    this.text = "";
+    this.id = null;
+    this.trace = null;
+    this.over = false;
+    this.changed = changed;
+  }
+
+  get name() {
+    return NAMES[this.algorithm];
+  }
+
+  /** The trace as the server sent it, for a file. */
+  file(key) {
+    return api.trace(this.id, key);
+  }
+
+  /** Runs to the end; rejects where the server refuses or fails, or `signal` aborts. */
+  async go(key, signal) {
+    const body = { ...this.request, dsi: { algorithm: this.algorithm } };
+    let following = Promise.resolve();
+    try {
+      for await (const chunk of api.complete(body, key, signal)) {
+        if (this.id === null) {
+          this.id = chunk.id;
+          following = this.#follow(key);
+        }
+        this.text += chunk.choices[0]?.text ?? "";
+        this.changed();
+      }
+    } finally {
+      this.over = true;
+      await following;
+      if (this.id !== null) await this.#look(key);
+      this.changed();
+    }
+  }
+
+  /** Looks at the trace again and again, the less often the longer it takes. */
+  async #follow(key) {
+    while (!this.over) {
+      const asked = performance.now();
+      await this.#look(key);
+      const pause = Math.max(POLL_MS, 4 * (performance.now() - asked));
+      await new Promise((resume) => setTimeout(resume, pause));
+    }
+  }
+
+  async #look(key) {
+    try {
+      this.trace = readTrace(await api.trace(this.id, key));
+    } catch {
+      // The text matters more than its timeline; the next look may succeed.
+      return;
+    }
+    this.changed();
+  }
+}
