@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -101,9 +102,7 @@ class Page:
         )
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             button = "none" if kind == "mouseMoved" else "left"
-            self.call(
-                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=1
-            )
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=1)
 
     def type(self, text: str) -> None:
         """Types over what the focused field holds."""
@@ -126,7 +125,9 @@ class Page:
         )
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", features=features)
-        self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
 
     def screenshot(self, file: Path) -> None:
         """Writes a picture of the whole page."""
@@ -161,9 +162,16 @@ class Browser:
             f"--user-data-dir={folder}",
             "about:blank",
         ]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self._stack.callback(_end, process)
-        self._address = _address(process)
+        process = self._stack.enter_context(
+            subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        )
+        assert process.stderr is not None
+        self._address = _address(process.stderr)
+        # What else it has to say must not fill the pipe: it would wait for a reader.
+        rest = threading.Thread(target=process.stderr.read)
+        rest.start()
+        self._stack.callback(rest.join)
+        self._stack.callback(process.terminate)
         return self
 
     def __exit__(
@@ -182,16 +190,9 @@ class Browser:
             yield Page(socket)
 
 
-def _address(process: "subprocess.Popen[str]") -> str:
+def _address(log: Iterable[str]) -> str:
     """Host and port of the DevTools, which the browser prints when it is ready."""
-    assert process.stderr is not None
-    for line in process.stderr:
+    for line in log:
         if line.startswith("DevTools listening on ws://"):
             return line.split("/")[2]
     raise RuntimeError("the browser did not start")
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    process.terminate()
-    # It may write more than a pipe holds, and would wait for a reader.
-    process.communicate()

@@ -7,6 +7,7 @@ import { showTexts } from "./texts.js";
 import { Timeline } from "./timeline.js";
 
 const PLAIN = "non-si";
+const NO_BREAK_HYPHEN = "\u2011";
 const at = (id) => document.getElementById(id);
 
 const timeline = new Timeline(
@@ -65,7 +66,7 @@ function report(error) {
 /** Lets the buttons do what makes sense now. */
 function allow() {
   const busy = stopper !== null;
-  at("generate").disabled = busy;
+  at("generate").hidden = busy;
   at("compare").disabled = busy || algorithm() === PLAIN;
   at("stop").hidden = !busy;
   at("download").disabled = busy || !runs[0]?.id;
@@ -118,7 +119,7 @@ async function start(run, before) {
 function update() {
   const [run, plain] = runs;
   const drawn = runs.some(({ trace }) => trace);
-  at("chart").hidden = !drawn;
+  at("chart").hidden = at("keys").hidden = !drawn;
   at("empty").hidden = drawn;
   texts.update();
   timeline.draw();
@@ -132,7 +133,7 @@ function summary(run, plain) {
   const ratio = speedup(run, plain);
   if (ratio === null) return "";
   const same = run.text === plain.text ? "The same text" : "A different text";
-  return `${same}, ${ratio.toFixed(2)}× as fast as ${plain.name}.`;
+  return `${same}, ${ratio.toFixed(2)}× as fast as ${plain.name.replace("-", NO_BREAK_HYPHEN)}.`;
 }
 
 /** Saves the trace of the runs shown, a process each. */

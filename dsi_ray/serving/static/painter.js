@@ -40,6 +40,7 @@ export class Painter {
       if (row.kind === "lane") this.fill("lane", 0, row.top + 2, this.width, row.height - 4);
     }
     this.paintGrid(axis);
+    for (const row of rows) if (row.kind === "title") this.paintEnd(row, rows);
     for (const row of rows) {
       if (row.kind === "lane") for (const span of row.lane.spans) this.paintSpan(span, row);
       if (row.kind === "text") this.paintText(row);
@@ -82,6 +83,13 @@ export class Painter {
     const { ms, over, stats } = run.trace;
     const words = over ? `${ms.toFixed(0)} ms for ${stats.completion_tokens} tokens` : "running …";
     this.write(words, 8, top + height / 2 + 1, "soft");
+  }
+
+  /** A line through all rows of a run where its text was complete. */
+  paintEnd({ top, run }, rows) {
+    const { ms, over } = run.trace;
+    const last = rows.findLast((row) => row.run === run);
+    if (over) this.fill("ink", Math.round(this.view.x(ms)), top + 6, 1, last.top + last.height - 4 - top - 6);
   }
 
   paintSpan(span, { top, height }) {

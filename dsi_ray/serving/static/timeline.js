@@ -86,8 +86,11 @@ export class Timeline {
   /** Milliseconds from the left to the right end. It grows in steps while a run goes on. */
   get extent() {
     const ms = Math.max(1, ...this.runs.map((run) => run.trace?.ms ?? 0));
-    const growing = this.runs.some((run) => !run.trace?.over);
-    return growing ? 1.25 ** Math.ceil(Math.log(ms) / Math.log(1.25)) : ms;
+    return this.growing ? 1.25 ** Math.ceil(Math.log(ms) / Math.log(1.25)) : ms;
+  }
+
+  get growing() {
+    return this.runs.some((run) => !run.over);
   }
 
   /** The rows of all runs with what is known of them. */
@@ -119,7 +122,13 @@ export class Timeline {
   }
 
   paint() {
+    if (!this.viewport.clientWidth) return;
+    const end = this.viewport.scrollWidth - this.viewport.clientWidth;
+    const follows = this.growing && this.viewport.scrollLeft >= end - 2;
     const rows = this.layOut();
+    if (follows) this.viewport.scrollLeft = this.viewport.scrollWidth;
+    this.selected = renewed(this.selected, rows);
+    this.pointed = renewed(this.pointed, rows);
     this.nameRows(rows);
     this.painter.paint(rows, {
       x: (time) => this.x(time),
@@ -136,7 +145,7 @@ export class Timeline {
       const label = document.createElement("div");
       const words = { title: run?.name, lane: lane?.name, text: "tokens", axis: "ms" };
       label.textContent = words[kind];
-      label.className = kind;
+      label.className = `row-${kind}`;
       label.style.height = `${height}px`;
       label.style.marginTop = `${index && top > rows[index - 1].top + rows[index - 1].height ? GAP : 0}px`;
       label.classList.toggle("current", lane !== null && lane === this.selected?.lane);
@@ -153,7 +162,7 @@ export class Timeline {
     const slack = 2 / this.scale;
     const span = row?.lane?.spans.find((s) => s.begin - slack <= time && time <= s.end + slack);
     if (span === this.pointed?.span) return;
-    this.pointed = span ? { lane: row.lane, span } : null;
+    this.pointed = span ? { ...row, span } : null;
     this.selected = null;
     this.tell(this.pointed);
   }
@@ -164,47 +173,55 @@ export class Timeline {
       "ArrowRight": () => this.step(1), "ArrowLeft": () => this.step(-1),
       "ArrowDown": () => this.change(1), "ArrowUp": () => this.change(-1),
       "+": () => this.zoomBy(1.5), "=": () => this.zoomBy(1.5), "-": () => this.zoomBy(1 / 1.5),
-      "0": () => this.fit(), "Escape": () => this.select(null, null),
+      "0": () => this.fit(), "Escape": () => this.select(null),
     };
     if (!(event.key in actions)) return;
     event.preventDefault();
     actions[event.key]();
   }
 
-  get lanes() {
-    return this.rows.filter(({ lane }) => lane?.spans.length).map(({ lane }) => lane);
+  /** The rows where something can be selected. */
+  get places() {
+    return this.rows.filter(({ lane }) => lane?.spans.length);
   }
 
-  /** Goes to the next or the last span of the lane. A live trace brings new objects. */
+  /** Goes to the next or the previous span of a lane. */
   step(direction) {
-    const lane = this.lanes.includes(this.selected?.lane) ? this.selected.lane : this.lanes[0];
+    const { run, lane } = this.selected ?? this.places[0] ?? {};
     if (!lane) return;
     const from = lane.spans.indexOf(this.selected?.span);
     const index = Math.min(lane.spans.length - 1, Math.max(0, from + direction));
-    this.select(lane, lane.spans[index]);
+    this.select({ run, lane, span: lane.spans[index] });
   }
 
   /** Goes to the span of another lane that is nearest in time. */
   change(direction) {
-    const lanes = this.lanes;
-    const from = lanes.indexOf(this.selected?.lane);
-    const lane = lanes[Math.min(lanes.length - 1, Math.max(0, from + direction))];
+    const places = this.places;
+    const from = places.findIndex(({ lane }) => lane === this.selected?.lane);
+    const { run, lane } = places[Math.min(places.length - 1, Math.max(0, from + direction))] ?? {};
     if (!lane) return;
-    const time = this.selected?.span?.begin ?? this.time(0);
-    this.select(lane, lane.spans.find((span) => span.end > time) ?? lane.spans.at(-1));
+    const time = this.selected?.span.begin ?? this.time(0);
+    this.select({ run, lane, span: lane.spans.find((span) => span.end > time) ?? lane.spans.at(-1) });
   }
 
-  select(lane, span) {
-    this.selected = span && { lane, span };
-    this.tell(this.selected);
-    if (span === null) return;
-    const left = this.x(span.begin), right = this.x(span.end);
+  select(place) {
+    this.selected = place;
+    this.tell(place);
+    if (place === null) return;
+    const left = this.x(place.span.begin), right = this.x(place.span.end);
     const room = this.viewport.clientWidth;
     if (left < 0 || right > room) this.viewport.scrollLeft += (left + right) / 2 - room / 2;
   }
 
-  tell(marked) {
-    this.show(marked ? describe(marked.lane.name, marked.span) : "");
+  tell(place) {
+    this.show(place ? describe(place.lane.name, place.span) : "");
     this.draw();
   }
+}
+
+/** The same place in the newest trace of its run; null where it is no more. */
+function renewed(place, rows) {
+  const row = rows.find(({ run, lane }) => lane && run === place?.run && lane.name === place.lane.name);
+  const span = row?.lane.spans.find(({ begin }) => begin === place.span.begin);
+  return span ? { ...row, span } : null;
 }
