@@ -173,8 +173,13 @@ class Coordinator:
         active = self._active.get(trace.request)
         if active is None:
             return trace.snapshot(0.0)
-        trace.stats = self._stats(active)
+        self._note_stats(active)
         return trace.snapshot(active.elapsed)
+
+    def _note_stats(self, active: _Active) -> None:
+        """Puts the figures into the trace; before the first commit there are none."""
+        if active.first:
+            active.trace.stats = self._stats(active)
 
     def _admit(self, generation: Generation) -> _Active:
         if self._failure is not None:
@@ -326,7 +331,7 @@ class Coordinator:
         over = active.decoder.over and active.decoder.idle
         if over and self._active.pop(request.id, None) is not None:
             tree = active.decoder.tree
-            active.trace.stats = self._stats(active)
+            self._note_stats(active)
             self._pace.observe_request(tree.accepted, tree.rejected)
             self._pool.release(request.id)
             for server_id in (*request.targets, *request.drafters):

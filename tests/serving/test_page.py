@@ -163,3 +163,4 @@ def test_a_request_is_stopped(page: Page, http: httpx.Client) -> None:
     page.click("#stop")
     page.wait_for(READY)
     assert page.text("#status") == "Stopped."
+    assert page.evaluate("document.querySelector('#texts pre').textContent.length") < 3000

@@ -17,7 +17,7 @@ function fixed(number, digits) {
 
 /** How many times as fast as `plain` a run is; null until both are over. */
 export function speedup(run, plain) {
-  if (!run?.trace?.over || !plain?.trace?.over) return null;
+  if (![run, plain].every((one) => one?.over && one.trace?.over && one.trace.stats)) return null;
   return plain.trace.stats.seconds / run.trace.stats.seconds;
 }
 

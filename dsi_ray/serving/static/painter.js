@@ -81,7 +81,7 @@ export class Painter {
 
   paintTitle({ top, height, run }) {
     const { ms, over, stats } = run.trace;
-    const words = over ? `${ms.toFixed(0)} ms for ${stats.completion_tokens} tokens` : "running …";
+    const words = over ? `${ms.toFixed(0)} ms for ${stats?.completion_tokens ?? 0} tokens` : "running …";
     this.write(words, 8, top + height / 2 + 1, "soft");
   }
 

@@ -4,6 +4,9 @@ import * as api from "./api.js";
 import { readTrace } from "./trace.js";
 
 const POLL_MS = 120;
+const MOST_LAST_LOOKS = 20;
+
+const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
 
 export const NAMES = { "dsi": "DSI", "si": "SI", "non-si": "non-SI" };
 
@@ -44,7 +47,7 @@ export class Run {
     } finally {
       this.over = true;
       await following;
-      if (this.id !== null) await this.#look(key);
+      if (this.id !== null) await this.#lookLast(key);
       this.changed();
     }
   }
@@ -54,8 +57,16 @@ export class Run {
     while (!this.over) {
       const asked = performance.now();
       await this.#look(key);
-      const pause = Math.max(POLL_MS, 4 * (performance.now() - asked));
-      await new Promise((resume) => setTimeout(resume, pause));
+      await pause(Math.max(POLL_MS, 4 * (performance.now() - asked)));
+    }
+  }
+
+  /** Looks until the trace is over: after a stop the server hears of it a little later. */
+  async #lookLast(key) {
+    for (let looks = 0; looks < MOST_LAST_LOOKS; looks += 1) {
+      await this.#look(key);
+      if (this.trace?.over) return;
+      await pause(POLL_MS);
     }
   }
 
