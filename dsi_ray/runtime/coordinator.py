@@ -165,16 +165,16 @@ class Coordinator:
             "lookahead": self._pace.lookahead(max(1, self._pool.size)),
         }
 
-    async def trace(self, request: str) -> list[Trace]:
+    async def trace(self, request: str, since: float) -> list[Trace]:
         """What each server did for a request, or for all parts of one; nothing if unknown."""
-        return [self._snapshot(trace) for trace in self._traces.find(request)]
+        return [self._snapshot(trace, since) for trace in self._traces.find(request)]
 
-    def _snapshot(self, trace: RequestTrace) -> Trace:
+    def _snapshot(self, trace: RequestTrace, since: float) -> Trace:
         active = self._active.get(trace.request)
         if active is None:
-            return trace.snapshot(0.0)
+            return trace.snapshot(0.0, since)
         self._note_stats(active)
-        return trace.snapshot(active.elapsed)
+        return trace.snapshot(active.elapsed, since)
 
     def _note_stats(self, active: _Active) -> None:
         """Puts the figures into the trace; before the first commit there are none."""

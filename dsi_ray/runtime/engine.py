@@ -112,13 +112,15 @@ class Engine:
         with _engine_errors():
             return await self._coordinator.status.remote()  # type: ignore[no-any-return]
 
-    async def trace(self, request_id: str) -> list[Trace]:
+    async def trace(self, request_id: str, since: float = 0.0) -> list[Trace]:
         """What each server did for a request, which may still run; for its parts ``id/0`` ... too.
 
-        Empty if it is unknown: only the last requests are kept.
+        Empty if it is unknown: only the last requests are kept. Who follows a request gives the
+        ``settled`` of the last trace as ``since``, and gets only what is new or has changed.
         """
         with _engine_errors():
-            return await self._coordinator.trace.remote(request_id)  # type: ignore[no-any-return]
+            traces: list[Trace] = await self._coordinator.trace.remote(request_id, since)
+            return traces
 
     def close(self) -> None:
         """Ends all actors and frees their devices; ends Ray if this engine started it."""

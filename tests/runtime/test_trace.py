@@ -11,7 +11,7 @@ from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import Request
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.runtime.trace.recorder import TraceRecorder
-from dsi_ray.runtime.trace.spans import Kind, Outcome, Span, Trace
+from dsi_ray.runtime.trace.spans import Commit, Kind, Outcome, Span, Trace
 from tests.core.scenario import ALGORITHMS, Scenario
 from tests.core.strategies import scenarios
 from tests.runtime.traced import traced
@@ -123,6 +123,30 @@ def test_taking_turns_sees_every_rejection(scenario: Scenario) -> None:
     drafts = [span for span in trace.spans if span.kind is Kind.DRAFT and span.tokens]
     assert sum(span.accepted for span in drafts) == tree.accepted
     assert sum(span.outcome is Outcome.REJECTED for span in drafts) == tree.rejected
+
+
+@algorithms
+@given(scenario=scenarios(min_drafters=1), abandon_after=st.none() | st.integers(1, 60))
+def test_who_follows_gets_the_whole(
+    algorithm: str, scenario: Scenario, abandon_after: int | None
+) -> None:
+    spans: list[Span] = []
+    commits: list[Commit] = []
+    settled = 0.0
+
+    def follow(whole: Trace) -> None:
+        nonlocal spans, commits, settled
+        news = driver.trace_since(settled)
+        spans = [*(span for span in spans if span.end < settled), *news.spans]
+        commits = [*(commit for commit in commits if commit.time < settled), *news.commits]
+        assert settled <= news.settled
+        settled = news.settled
+        assert Counter(spans) == Counter(whole.spans)
+        assert commits == list(whole.commits)
+
+    driver = traced(scenario, algorithm, check=follow, abandon_after=abandon_after)
+    driver()
+    follow(driver.trace)
 
 
 @algorithms

@@ -39,7 +39,11 @@ class TracedDriver(HostileDriver):
     @property
     def trace(self) -> Trace:
         """What was recorded so far."""
-        return self._trace.snapshot(self._now)
+        return self.trace_since(0.0)
+
+    def trace_since(self, seconds: float) -> Trace:
+        """What was recorded so far, without what ended before."""
+        return self._trace.snapshot(self._now, seconds)
 
     def _handle(self, events: list[Event]) -> list[Command]:
         for event in events:

@@ -22,8 +22,8 @@ class TraceEvent(TypedDict):
     tid: int
     args: dict[str, Any]
     cat: NotRequired[str]
-    ts: NotRequired[float]
-    dur: NotRequired[float]
+    ts: NotRequired[int]
+    dur: NotRequired[int]
     s: NotRequired[Literal["t"]]
 
 
@@ -35,6 +35,7 @@ class TracedRequest(TypedDict):
     algorithm: str
     prompt_tokens: int
     ms: float
+    settled_us: int
     over: bool
     omitted: int
     stats: dict[str, float | None] | None
@@ -73,10 +74,8 @@ def _events(pid: int, trace: Trace) -> Iterator[TraceEvent]:
         yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid})
     for span in trace.spans:
         yield _complete(pid, threads[str(span.server)], span)
-    total = 0
     for commit in trace.commits:
-        total += commit.tokens
-        yield _instant(pid, threads["commits"], commit, total)
+        yield _instant(pid, threads["commits"], commit)
 
 
 def _metadata(name: str, pid: int, tid: int, args: dict[str, Any]) -> TraceEvent:
@@ -92,7 +91,7 @@ def _complete(pid: int, tid: int, span: Span) -> TraceEvent:
         "cat": span.kind,
         "ph": "X",
         "ts": _microseconds(span.begin),
-        "dur": _microseconds(span.end - span.begin),
+        "dur": _microseconds(span.end) - _microseconds(span.begin),
         "pid": pid,
         "tid": tid,
         "args": {
@@ -106,7 +105,7 @@ def _complete(pid: int, tid: int, span: Span) -> TraceEvent:
     }
 
 
-def _instant(pid: int, tid: int, commit: Commit, total: int) -> TraceEvent:
+def _instant(pid: int, tid: int, commit: Commit) -> TraceEvent:
     return {
         "name": f"commit {commit.tokens}",
         "cat": "commit",
@@ -115,7 +114,7 @@ def _instant(pid: int, tid: int, commit: Commit, total: int) -> TraceEvent:
         "ts": _microseconds(commit.time),
         "pid": pid,
         "tid": tid,
-        "args": {"tokens": commit.tokens, "total": total},
+        "args": {"tokens": commit.tokens, "total": commit.total},
     }
 
 
@@ -127,6 +126,7 @@ def _request(pid: int, trace: Trace) -> TracedRequest:
         "algorithm": trace.algorithm,
         "prompt_tokens": trace.prompt_tokens,
         "ms": round(trace.seconds * 1e3, 3),
+        "settled_us": _microseconds(trace.settled),
         "over": trace.over,
         "omitted": trace.omitted,
         "stats": None
@@ -135,5 +135,5 @@ def _request(pid: int, trace: Trace) -> TracedRequest:
     }
 
 
-def _microseconds(seconds: float) -> float:
-    return round(seconds * 1e6, 1)
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1e6)

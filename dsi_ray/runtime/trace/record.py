@@ -113,6 +113,7 @@ class RequestTrace:
 
     def say(self, command: Command, now: float) -> None:
         """Notes a command of the decoder."""
+        now = whole(now)
         match command:
             case Start(task, mode):
                 self._start(task, mode, now)
@@ -127,6 +128,7 @@ class RequestTrace:
 
     def hear(self, event: Event, now: float) -> None:
         """Notes an event of a server."""
+        now = whole(now)
         live = self._tasks.get(event.task)
         if live is None:
             return
@@ -142,25 +144,36 @@ class RequestTrace:
     def end(self, now: float) -> None:
         """Notes that nothing more will be committed."""
         if self._ended is None:
-            self._ended = now
+            self._ended = whole(now)
 
-    def snapshot(self, now: float) -> Trace:
-        """The trace so far."""
-        over = self._ended is not None
-        works = [*self._works, *self._unfinished(now)]
-        times = [work.end for work in works] + [commit.time for commit in self._commits]
+    def snapshot(self, now: float, since: float = 0.0) -> Trace:
+        """The trace so far, without what ended before ``since``."""
+        now, over = whole(now), self._ended is not None
+        unfinished = list(self._unfinished(now))
+        works = [work for work in (*self._works, *unfinished) if work.end >= since]
+        spans = [work.span(self._text_of(work), over) for work in works]
+        seconds = self._length(unfinished) if over else now
+        open_ends = [span.begin for span in spans if span.outcome is Outcome.PENDING]
+        open_ends += [work.begin for work in unfinished]
         return Trace(
             self.request,
             self._algorithm,
             self._prompt_tokens,
             tuple(self._lanes),
-            tuple(work.span(self._text_of(work), over) for work in works),
-            tuple(self._commits),
-            max(times, default=0.0) if over else now,
+            tuple(spans),
+            tuple(commit for commit in self._commits if commit.time >= since),
+            seconds,
+            min(open_ends, default=seconds),
             over,
             self._omitted,
             self.stats,
         )
+
+    def _length(self, unfinished: list[Work]) -> float:
+        """When the last thing happened."""
+        last_commits = [commit.time for commit in self._commits[-1:]]
+        ends = [lane.free for lane in self._lanes.values()] + [work.end for work in unfinished]
+        return max(ends + last_commits)
 
     def _start(self, task: Task, mode: Mode, now: float) -> None:
         tasks = self._lanes[task.server].tasks
@@ -187,7 +200,7 @@ class RequestTrace:
     def _commit(self, tokens: tuple[int, ...], now: float) -> None:
         self._text += tokens
         if len(self._commits) < self._max_spans:
-            self._commits.append(Commit(now, len(tokens)))
+            self._commits.append(Commit(now, len(tokens), len(self._text)))
         else:
             self._omitted += 1
 
@@ -208,7 +221,7 @@ class RequestTrace:
                 Work(
                     live.server,
                     kind,
-                    now - output.seconds,
+                    whole(now - output.seconds),
                     now,
                     output.start,
                     None,
@@ -257,3 +270,8 @@ class RequestTrace:
         """The text from the work's base on, as far as its path goes."""
         first = work.base - self._prompt_tokens
         return self._text[first : first + len(work.path)] if work.path else []
+
+
+def whole(seconds: float) -> float:
+    """Whole microseconds, so that times are equal to themselves after a journey as JSON."""
+    return round(seconds, 6)

@@ -77,10 +77,12 @@ class Commit:
     Attributes:
         time: Seconds from the arrival of the request.
         tokens: How many.
+        total: How many the text has with them.
     """
 
     time: float
     tokens: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class Trace:
         spans: In the order of their ends on each lane.
         commits: In order.
         seconds: How far the trace goes.
+        settled: What ended before that many seconds stays as it is.
         over: Whether nothing more will be committed.
         omitted: Spans and commits beyond the bound on what is kept.
         stats: The request's figures so far.
@@ -107,6 +110,7 @@ class Trace:
     spans: tuple[Span, ...]
     commits: tuple[Commit, ...]
     seconds: float
+    settled: float
     over: bool
     omitted: int = 0
     stats: RequestStats | None = None

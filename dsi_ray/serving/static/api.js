@@ -26,9 +26,9 @@ export async function model(key) {
   return (await answer.json()).data[0];
 }
 
-/** Returns the trace of a request, running or over. */
-export async function trace(id, key) {
-  const path = `v1/traces/${encodeURIComponent(id)}`;
+/** Returns the trace of a request, running or over, without what ended before `since` (microseconds). */
+export async function trace(id, key, since = 0) {
+  const path = `v1/traces/${encodeURIComponent(id)}?since_us=${since}`;
   return (await checked(await fetch(path, { headers: headers(key) }))).json();
 }
 

@@ -115,13 +115,14 @@ async function start(run, before) {
   await run.go(at("key").value, stopper.signal);
 }
 
-/** Shows the news of all runs. */
-function update() {
+/** Shows the news of all runs; new text is cheap to show, and comes often. */
+function update(what = "trace") {
+  texts.update();
+  if (what === "text") return;
   const [run, plain] = runs;
   const drawn = runs.some(({ trace }) => trace);
   at("chart").hidden = at("keys").hidden = !drawn;
   at("empty").hidden = drawn;
-  texts.update();
   timeline.draw();
   showFigures(at("figures"), runs);
   at("status").textContent = notice || (run ? summary(run, plain) : "");

@@ -1,6 +1,6 @@
 // Draws rows of spans on a canvas, in the colours of the style sheet.
 
-import { isRejection, range } from "./trace.js";
+import { counted, isRejection, range } from "./trace.js";
 
 const COLOURS = {
   draft: "--draft", verification: "--verification", "plain step": "--plain-step",
@@ -81,7 +81,7 @@ export class Painter {
 
   paintTitle({ top, height, run }) {
     const { ms, over, stats } = run.trace;
-    const words = over ? `${ms.toFixed(0)} ms for ${stats?.completion_tokens ?? 0} tokens` : "running …";
+    const words = over ? `${ms.toFixed(0)} ms for ${counted(stats?.completion_tokens ?? 0)}` : "running …";
     this.write(words, 8, top + height / 2 + 1, "soft");
   }
 

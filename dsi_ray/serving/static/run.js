@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { readTrace } from "./trace.js";
 
-const POLL_MS = 120;
+const POLL_MS = 150;
 const MOST_LAST_LOOKS = 20;
 
 const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
@@ -11,7 +11,7 @@ const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
 export const NAMES = { "dsi": "DSI", "si": "SI", "non-si": "non-SI" };
 
 export class Run {
-  /** `request` is the body of a completion; `changed` is called whenever there is news. */
+  /** `request` is the body of a completion; `changed(what)` is called for new "text" or "trace". */
   constructor(request, algorithm, changed) {
     this.request = request;
     this.algorithm = algorithm;
@@ -42,13 +42,12 @@ export class Run {
           following = this.#follow(key);
         }
         this.text += chunk.choices[0]?.text ?? "";
-        this.changed();
+        this.changed("text");
       }
     } finally {
       this.over = true;
       await following;
       if (this.id !== null) await this.#lookLast(key);
-      this.changed();
     }
   }
 
@@ -72,11 +71,11 @@ export class Run {
 
   async #look(key) {
     try {
-      this.trace = readTrace(await api.trace(this.id, key));
+      this.trace = readTrace(await api.trace(this.id, key, this.trace?.settledUs), this.trace);
     } catch {
       // The text matters more than its timeline; the next look may succeed.
       return;
     }
-    this.changed();
+    this.changed("trace");
   }
 }

@@ -1,5 +1,7 @@
 // The texts of the runs, side by side, as they stream in.
 
+import { counted } from "./trace.js";
+
 /** Returns a view of the runs; call its `update` when there is news. */
 export function showTexts(box, runs) {
   const views = runs.map((run) => {
@@ -23,7 +25,7 @@ export function showTexts(box, runs) {
 
 function update({ run, count, text, answer }) {
   const stats = run.trace?.stats;
-  const tokens = stats ? `${stats.completion_tokens} tokens` : "";
+  const tokens = stats ? counted(stats.completion_tokens) : "";
   const finished = run.over && stats?.seconds;
   count.textContent = finished ? `${tokens} in ${stats.seconds.toFixed(2)} s` : tokens;
   if (answer.data === run.text) return;

@@ -1,12 +1,20 @@
 // What the page draws, from a trace in the Trace Event Format. Times in milliseconds.
 
-/** Returns `{lanes, commits, ms, over, stats}`; a lane is `{name, spans}`, by time. */
-export function readTrace(file) {
+/**
+ * Returns `{lanes, commits, ms, settledUs, over, stats}`; a lane is `{name, spans}`, by time.
+ *
+ * A file that was asked for since `before.settledUs` goes on where `before` ends.
+ */
+export function readTrace(file, before = null) {
   const request = file.otherData.requests[0];
   const events = file.traceEvents.filter((event) => event.pid === request.pid);
+  const settled = before ? before.settledUs / 1e3 : 0;
   const lanes = new Map();
   for (const event of events) {
-    if (event.name === "thread_name") lanes.set(event.tid, { name: event.args.name, spans: [] });
+    if (event.name !== "thread_name") continue;
+    const { name } = event.args;
+    const known = before?.lanes.find((lane) => lane.name === name)?.spans ?? [];
+    lanes.set(event.tid, { name, spans: known.filter(({ end }) => end < settled) });
   }
   for (const event of events) {
     if (event.ph === "X") lanes.get(event.tid).spans.push(span(event, request.prompt_tokens));
@@ -14,8 +22,12 @@ export function readTrace(file) {
   for (const lane of lanes.values()) lane.spans.sort((a, b) => a.begin - b.begin);
   return {
     lanes: [...lanes.values()].filter((lane) => lane.name !== "commits"),
-    commits: events.filter((event) => event.ph === "i").map(commit),
+    commits: [
+      ...(before?.commits.filter(({ time }) => time < settled) ?? []),
+      ...events.filter((event) => event.ph === "i").map(commit),
+    ],
     ms: request.ms,
+    settledUs: request.settled_us,
     over: request.over,
     stats: request.stats,
   };
@@ -61,4 +73,9 @@ function fate(span) {
   if (outcome === "unused") return "of no use: its path did not come true";
   const counted = drafts && (outcome === "accepted" || outcome === "rejected");
   return counted ? `${accepted} of ${drafts} drafts accepted` : outcome;
+}
+
+/** `1 token`, `2 tokens`. */
+export function counted(tokens) {
+  return `${tokens} token${tokens === 1 ? "" : "s"}`;
 }
