@@ -1,5 +1,6 @@
 """The page in a real headless Chromium, on the running server."""
 
+import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,6 +139,34 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
     page.wait_for(f"{spacer} > {fitting}")
     page.press("0")
     page.wait_for(f"{spacer} === {fitting}")
+
+
+FOLLOW = """(async (prompt) => {
+    const api = await import("/static/api.js");
+    const { readTrace } = await import("/static/trace.js");
+    const request = { model: "demo", prompt, max_tokens: 100, ignore_eos: true };
+    let id, followed = null;
+    const look = async () => {
+        followed = readTrace(await api.trace(id, "", followed?.settledUs), followed);
+    };
+    for await (const chunk of api.complete(request, "")) {
+        id = chunk.id;
+        await look();
+    }
+    while ((await (await fetch("/health")).json()).tasks) await look();
+    await look();
+    const whole = readTrace(await api.trace(id, ""));
+    const sorted = ({ lanes, commits }) => JSON.stringify([
+        lanes.map(({ name, spans }) => [name, spans.map((span) => JSON.stringify(span)).sort()]),
+        commits,
+    ]);
+    return [sorted(followed), sorted(whole)];
+})"""
+
+
+def test_a_trace_that_was_followed_is_the_whole_trace(page: Page) -> None:
+    followed, whole = page.evaluate(f"{FOLLOW}({json.dumps(PROMPT)})")
+    assert json.loads(followed) == json.loads(whole)
 
 
 def test_what_is_typed_stays_text(page: Page) -> None:

@@ -112,6 +112,7 @@ async function start(run, before) {
   texts = showTexts(at("texts"), runs);
   timeline.set(runs);
   update();
+  at("texts").scrollIntoView({ block: "nearest" });
   await run.go(at("key").value, stopper.signal);
 }
 

@@ -70,12 +70,12 @@ export class Painter {
   paintGrid(axis) {
     const step = niceStep(90 / this.view.scale);
     const right = this.width;
-    const first = Math.max(0, Math.floor(-this.view.x(0) / this.view.scale / step));
+    const first = Math.max(0, Math.ceil(-this.view.x(0) / this.view.scale / step));
     for (let tick = first; this.view.x(tick * step) <= right; tick += 1) {
       const time = tick * step, x = Math.round(this.view.x(time));
       this.fill("grid", x, 0, 1, axis.top);
       const words = `${+time.toFixed(3)}`, half = this.pen.measureText(words).width / 2;
-      if (x + half < right) this.write(words, Math.max(x, half + 2), axis.top + 12, "soft", "center");
+      if (x + half < right && (x > half || tick === 0)) this.write(words, Math.max(x, half + 2), axis.top + 12, "soft", "center");
     }
   }
 
@@ -173,19 +173,24 @@ export class Painter {
   paintText({ top, height, run }) {
     const { commits, ms } = run.trace;
     const base = top + height - 4, unit = (height - 10) / this.view.tokens;
+    const left = Math.max(-2, this.view.x(0)), right = Math.min(this.width + 2, this.view.x(ms));
+    const before = commits.findLast(({ time }) => this.view.x(time) < left);
+    let level = base - (before?.total ?? 0) * unit;
     this.pen.beginPath();
-    this.pen.moveTo(this.view.x(0), base);
-    let level = base;
+    this.pen.moveTo(left, level);
     for (const { time, total } of commits) {
-      this.pen.lineTo(this.view.x(time), level);
+      const x = this.view.x(time);
+      if (x < left || x > right) continue;
+      this.pen.lineTo(x, level);
       level = base - total * unit;
-      this.pen.lineTo(this.view.x(time), level);
+      this.pen.lineTo(x, level);
     }
-    this.pen.lineTo(this.view.x(ms), level);
+    this.pen.lineTo(right, level);
     this.pen.strokeStyle = this.colours.ink;
     this.pen.lineWidth = 1.5;
     this.pen.stroke();
-    this.pen.lineTo(this.view.x(ms), base);
+    this.pen.lineTo(right, base);
+    this.pen.lineTo(left, base);
     this.pen.globalAlpha = 0.12;
     this.pen.fillStyle = this.colours.ink;
     this.pen.fill();

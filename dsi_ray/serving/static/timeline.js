@@ -6,6 +6,7 @@ import { describe } from "./trace.js";
 const TITLE = 28, LANE = 30, TEXT = 34, AXIS = 24, GAP = 10;
 const PAD = 6;
 const MOST_ZOOM = 400;
+const FOLLOWED = 0.75; // where in the view the newest work is put
 
 export class Timeline {
   /** `show` is given a span in words, or nothing. */
@@ -17,6 +18,7 @@ export class Timeline {
     this.show = show;
     this.runs = [];
     this.zoom = 1;
+    this.newest = 0;
     this.selected = null;
     this.pointed = null;
     this.scheduled = false;
@@ -44,6 +46,7 @@ export class Timeline {
     this.runs = runs;
     this.selected = this.pointed = null;
     this.zoom = 1;
+    this.newest = 0;
     this.viewport.scrollLeft = 0;
     this.draw();
   }
@@ -123,10 +126,8 @@ export class Timeline {
 
   paint() {
     if (!this.viewport.clientWidth) return;
-    const end = this.viewport.scrollWidth - this.viewport.clientWidth;
-    const follows = this.growing && this.viewport.scrollLeft >= end - 2;
     const rows = this.layOut();
-    if (follows) this.viewport.scrollLeft = this.viewport.scrollWidth;
+    this.follow();
     this.selected = renewed(this.selected, rows);
     this.pointed = renewed(this.pointed, rows);
     this.nameRows(rows);
@@ -137,6 +138,14 @@ export class Timeline {
       tokens: Math.max(1, ...this.runs.map((run) => run.trace?.commits.at(-1)?.total ?? 0)),
       marked: this.selected?.span ?? this.pointed?.span,
     });
+  }
+
+  /** Keeps the newest work of a running request in view, if it was. */
+  follow() {
+    const room = this.viewport.clientWidth, before = this.newest;
+    this.newest = this.runs.at(-1)?.trace?.ms ?? 0;
+    if (!this.growing || this.x(before) > room || this.x(this.newest) <= room) return;
+    this.viewport.scrollLeft += this.x(this.newest) - room * FOLLOWED;
   }
 
   /** The names beside the lanes are text of the page, for everybody to read. */
