@@ -92,12 +92,7 @@ class RequestTrace:
         stats: The request's figures, once somebody knows them.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        algorithm: Algorithm,
-        max_spans: int = MAX_SPANS,
-    ) -> None:
+    def __init__(self, request: Request, algorithm: Algorithm, max_spans: int = MAX_SPANS) -> None:
         self.request = request.id
         self.stats: RequestStats | None = None
         self._algorithm = algorithm if request.drafters else Algorithm.NON_SI
@@ -117,8 +112,8 @@ class RequestTrace:
         match command:
             case Start(task, mode):
                 self._start(task, mode, now)
-            case Cancel(task_id):
-                self._stop([self._tasks[task_id]] if task_id in self._tasks else [], now)
+            case Cancel(task_id) if task_id in self._tasks:
+                self._stop([self._tasks[task_id]], now)
             case Emit(tokens, finish):
                 self._commit(tokens, now)
                 if finish is not None:
@@ -156,17 +151,17 @@ class RequestTrace:
         open_ends = [span.begin for span in spans if span.outcome is Outcome.PENDING]
         open_ends += [work.begin for work in unfinished]
         return Trace(
-            self.request,
-            self._algorithm,
-            self._prompt_tokens,
-            tuple(self._lanes),
-            tuple(spans),
-            tuple(commit for commit in self._commits if commit.time >= since),
-            seconds,
-            min(open_ends, default=seconds),
-            over,
-            self._omitted,
-            self.stats,
+            request=self.request,
+            algorithm=self._algorithm,
+            prompt_tokens=self._prompt_tokens,
+            servers=tuple(self._lanes),
+            spans=tuple(spans),
+            commits=tuple(commit for commit in self._commits if commit.time >= since),
+            seconds=seconds,
+            settled=min(open_ends, default=seconds),
+            over=over,
+            omitted=self._omitted,
+            stats=self.stats,
         )
 
     def _length(self, unfinished: list[Work]) -> float:
@@ -183,13 +178,13 @@ class RequestTrace:
             self._stop(tasks, now)
         base = self._prompt_tokens + len(self._text)
         live = self._tasks[task.id] = _Live(
-            task.server,
-            task.is_prefill,
-            now,
-            base,
-            task.tokens[base:],
-            task.start,
-            len(task.tokens),
+            server=task.server,
+            is_prefill=task.is_prefill,
+            sent=now,
+            base=base,
+            path=task.tokens[base:],
+            start=task.start,
+            drafts_end=len(task.tokens),
         )
         tasks.append(live)
 
@@ -219,18 +214,17 @@ class RequestTrace:
         if output.forwards:
             self._add(
                 Work(
-                    live.server,
-                    kind,
-                    whole(now - output.seconds),
-                    now,
-                    output.start,
-                    None,
-                    live.base,
-                    live.path,
-                    len(output.tokens),
-                    drafts,
-                    agreed,
-                    output.forwards,
+                    server=live.server,
+                    kind=kind,
+                    begin=whole(now - output.seconds),
+                    end=now,
+                    start=output.start,
+                    base=live.base,
+                    path=live.path,
+                    tokens=len(output.tokens),
+                    drafts=drafts,
+                    agreed=agreed,
+                    forwards=output.forwards,
                 )
             )
 

@@ -49,16 +49,16 @@ class Work:
             if self.server.role is Role.DRAFTER:
                 accepted = max(0, same - (self.start - self.base))
         return Span(
-            self.server,
-            self.kind,
-            outcome,
-            self.begin,
-            self.end,
-            self.start,
-            self.tokens,
-            self.drafts,
-            accepted,
-            self.forwards,
+            server=self.server,
+            kind=self.kind,
+            outcome=outcome,
+            begin=self.begin,
+            end=self.end,
+            start=self.start,
+            tokens=self.tokens,
+            drafts=self.drafts,
+            accepted=accepted,
+            forwards=self.forwards,
         )
 
     def _outcome(self, came_true: int, contradicted: bool, over: bool) -> Outcome:
