@@ -11,10 +11,16 @@ import pytest
 from dsi_ray.experiments.prompts import held_out_code
 from tests.serving.browser import NAMES, Browser, Page, find_browser
 
+EXECUTABLE = find_browser()
 PROMPT = held_out_code(1)[0]
 RUNNING = "!document.getElementById('stop').hidden"
 READY = "document.getElementById('stop').hidden"
 COLOURS = "(name) => getComputedStyle(document.body).getPropertyValue(name).trim()"
+
+pytestmark = pytest.mark.skipif(
+    EXECUTABLE is None,
+    reason=f"no browser: install one of {', '.join(NAMES)}, or set DSI_RAY_BROWSER",
+)
 
 WATCH = f"""(() => {{
     window.seen = {{ texts: new Set(), lanesWhileRunning: 0 }};
@@ -42,10 +48,8 @@ PAINTED = f"""((name) => {{
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    executable = find_browser()
-    if executable is None:
-        pytest.skip(f"no browser: install one of {', '.join(NAMES)}, or set DSI_RAY_BROWSER")
-    with Browser(executable) as browser:
+    assert EXECUTABLE is not None
+    with Browser(EXECUTABLE) as browser:
         yield browser
 
 
