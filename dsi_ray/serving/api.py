@@ -9,13 +9,17 @@ import dsi_ray
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.serving.completions import create_completion
 from dsi_ray.serving.errors import ApiError, install_handlers
+from dsi_ray.serving.page import install_page
 from dsi_ray.serving.schema import Completion, CompletionRequest, ModelCard, ModelList
+from dsi_ray.serving.traces import install_traces
 
 
 def build_api(engine: Engine, model_name: str) -> FastAPI:
     """Returns the HTTP API of ``engine``, which serves ``model_name``."""
     app = FastAPI(title="dsi-ray", version=dsi_ray.__version__)
     install_handlers(app)
+    install_page(app)
+    install_traces(app, engine)
     card = ModelCard(id=model_name, created=int(time.time()), max_model_len=engine.max_model_len)
 
     def check_model(name: str, param: str | None = None) -> None:

@@ -13,6 +13,7 @@ from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.request import Chunk
 from dsi_ray.serving.errors import to_api_error
 from dsi_ray.serving.event_stream import EventStream
+from dsi_ray.serving.extension import DsiOptions
 from dsi_ray.serving.merge import merge
 from dsi_ray.serving.schema import Choice, Completion, CompletionRequest, Usage
 
@@ -39,6 +40,7 @@ class _Job:
         self._request = request
         # All are checked before any starts: an error gets its own status, also for a stream.
         self._prompts = [_encode(engine, prompt, request) for prompt in request.prompts]
+        self._decoding = (request.dsi or DsiOptions()).decoding(engine.config)
         self._id = f"cmpl-{uuid.uuid4().hex}"
         self._created = int(time.time())
         self._completion_tokens = 0
@@ -76,7 +78,10 @@ class _Job:
 
     async def _chunks(self) -> AsyncGenerator[tuple[int, Chunk]]:
         params = self._request.params
-        streams = [self._engine.stream(prompt, params) for prompt in self._prompts]
+        streams = [
+            self._engine.stream(prompt, params, self._decoding, f"{self._id}/{index}")
+            for index, prompt in enumerate(self._prompts)
+        ]
         async with aclosing(merge(streams)) as merged:
             async for index, chunk in merged:
                 self._completion_tokens += len(chunk.tokens)

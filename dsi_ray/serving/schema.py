@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError, ValidationError
 
 from dsi_ray.core.messages import FinishReason
 from dsi_ray.params import MAX_STOPS, SamplingParams, StopString
+from dsi_ray.serving.extension import DsiOptions
 
 MAX_PROMPTS = 128
 MAX_STOP_TOKEN_IDS = 128
@@ -103,6 +104,7 @@ class CompletionRequest(_Request):
         Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_STOP_TOKEN_IDS)] | None
     ) = None
     ignore_eos: bool | None = None
+    dsi: DsiOptions | None = None
 
     n: Annotated[Any, _only(1)] = None
     best_of: Annotated[Any, _only(1)] = None
