@@ -1,33 +1,100 @@
 """What a caller may ask of one request."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 MAX_STOPS = 4
 """As many stop strings as the OpenAI API allows."""
 
+MAX_LOGIT_BIAS = 1024
+MAX_TOKEN_IDS = 4096
+"""Of each list of ids. They travel with every task."""
+
+MAX_LOGPROBS = 20
+"""As many alternatives a position as the OpenAI API allows."""
+
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Natural = Annotated[int, Field(ge=0)]
+_TokenIds = Annotated[tuple[_Natural, ...], Field(max_length=MAX_TOKEN_IDS)]
+_Bias = Annotated[float, Field(ge=-100, le=100)]
+_Penalty = Annotated[float, Field(ge=-2, le=2)]
+
+
+def _sorted_pairs(bias: Any) -> Any:
+    """A mapping as pairs, which can be hashed; two that are equal stay equal."""
+    return tuple(sorted(bias.items())) if isinstance(bias, Mapping) else bias
+
+
+def _off_is_zero(top_k: Any) -> Any:
+    return 0 if top_k == -1 else top_k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class SamplingParams:
     """Parameters of one generation. All algorithms give the same tokens for the same parameters.
 
+    They act in this order: logit_bias and the masks by id; the penalties; then, unless the
+    temperature is 0, temperature, top_k, top_p, min_p and the choice.
+
     Attributes:
         max_tokens: Most tokens to generate.
-        temperature: Only 0 (greedy) so far.
-        seed: Accepted; has no effect on greedy decoding.
+        min_tokens: No end of sequence and no stop id among this many first tokens. Stop strings
+            are looked for from the first token on.
+        temperature: 0 chooses the likeliest token (greedy).
+        top_p: Only the likeliest tokens whose probabilities add up to this; 1 is off.
+        top_k: Only this many likeliest tokens, and those as likely as the last; 0 or -1 is off.
+        min_p: Only tokens at least this probable relative to the likeliest; 0 is off.
+        repetition_penalty: Divides positive logits of tokens of the prompt and the output, and
+            multiplies negative ones; 1 is off.
+        presence_penalty: Taken from the logits of tokens of the output.
+        frequency_penalty: The same, times how often they occur.
+        logit_bias: Added to the logits: pairs of id and bias, or a mapping.
+        bad_token_ids: Never chosen.
+        allowed_token_ids: Nothing else is chosen; None allows all.
+        seed: Of the randomness; None draws one. Greedy decoding has none.
+        logprobs: How many alternatives to report at each position with the log probability of the
+            chosen token; None reports nothing.
         stop: Strings that end the text; they are not part of it.
         stop_token_ids: Ids that end the text; the id itself is part of the output tokens.
         ignore_eos: Go on past the model's end-of-sequence tokens.
     """
 
     max_tokens: Annotated[int, Field(ge=1)] = 128
-    temperature: Annotated[float, Field(ge=0, le=0)] = 0.0
-    seed: int | None = None
+    min_tokens: _Natural = 0
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[_Natural, BeforeValidator(_off_is_zero)] = 0
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] = 1.0
+    presence_penalty: _Penalty = 0.0
+    frequency_penalty: _Penalty = 0.0
+    logit_bias: Annotated[
+        tuple[tuple[_Natural, _Bias], ...],
+        Field(max_length=MAX_LOGIT_BIAS),
+        BeforeValidator(_sorted_pairs),
+    ] = ()
+    bad_token_ids: _TokenIds = ()
+    allowed_token_ids: Annotated[_TokenIds, Field(min_length=1)] | None = None
+    seed: Seed | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     stop: Annotated[tuple[StopString, ...], Field(max_length=MAX_STOPS)] = ()
     stop_token_ids: tuple[_Natural, ...] = ()
     ignore_eos: bool = False
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest token is chosen, without randomness."""
+        return self.temperature == 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError("min_tokens must not be larger than max_tokens")
+        ids = [token for token, _ in self.logit_bias]
+        if len(set(ids)) < len(ids):
+            raise ValueError("logit_bias must name each token id once")
+        return self

@@ -27,14 +27,34 @@ def command(
     stop: Annotated[
         list[str] | None, typer.Option(help="Ends the text, without it; may be repeated.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Has no effect on greedy decoding.")] = None,
+    temperature: Annotated[
+        float, typer.Option(help="0 always takes the likeliest token; 1 draws as the target does.")
+    ] = 0.0,
+    top_p: Annotated[
+        float, typer.Option(help="Only the likeliest tokens with this probability together.")
+    ] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Only this many likeliest tokens; 0 takes all.")] = 0,
+    min_p: Annotated[
+        float, typer.Option(help="Only tokens this probable, relative to the likeliest.")
+    ] = 0.0,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeats a text. [default: drawn; --json shows it]")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object at the end instead.")
     ] = False,
 ) -> None:
     """Print how the target continues PROMPT, as it comes."""
     config = engine.load(EngineConfig)
-    params = sampling_params(max_tokens=max_tokens, stop=tuple(stop or ()), seed=seed)
+    params = sampling_params(
+        max_tokens=max_tokens,
+        stop=tuple(stop or ()),
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        seed=seed,
+    )
     text = sys.stdin.read() if prompt == "-" else prompt
 
     from dsi_ray.runtime.engine import Engine
@@ -52,20 +72,17 @@ def command(
 async def _stream(
     engine: "Engine", prompt: str, params: SamplingParams, echo: bool
 ) -> "Completion":
-    from dsi_ray.runtime.request import Completion
+    from dsi_ray.runtime.reply import complete
 
-    text = ""
-    tokens: tuple[int, ...] = ()
+    received = []
     async with aclosing(engine.stream(prompt, params)) as chunks:
         async for chunk in chunks:
-            text += chunk.text
-            tokens += chunk.tokens
+            received.append(chunk)
             if echo:
                 print(chunk.text, end="", flush=True)
     if echo:
         print()
-    assert chunk.finish_reason is not None and chunk.stats is not None
-    return Completion(text, tokens, chunk.finish_reason, chunk.stats)
+    return complete(received)
 
 
 def _to_json(completion: "Completion") -> str:

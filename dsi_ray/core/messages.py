@@ -88,6 +88,19 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Natural log probabilities at one position, raw: as the model has them, before any parameter.
+
+    Attributes:
+        logprob: Of the token that was chosen.
+        top: The likeliest ids and theirs, best first; the chosen token need not be among them.
+    """
+
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """A server's own tokens: a *verdict* from a target, a *draft* from a drafter.
 
@@ -102,6 +115,7 @@ class Output:
         goes_on: Whether the task is still running. ``False`` is the end of the task.
         forwards: How many forwards these tokens took.
         seconds: How long those forwards took; 0 where nobody measures.
+        logprobs: Of each token, from a target whose request asks for them; else empty.
     """
 
     task: int
@@ -110,6 +124,7 @@ class Output:
     goes_on: bool
     forwards: int = 1
     seconds: float = 0.0
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +160,14 @@ class FinishReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Command: hand committed tokens to the client; ``finish`` is set with the last ones."""
+    """Command: hand committed tokens to the client; ``finish`` is set with the last ones.
+
+    ``logprobs`` has one entry for each token, where the request asks for them.
+    """
 
     tokens: tuple[int, ...]
     finish: FinishReason | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

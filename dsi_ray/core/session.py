@@ -7,7 +7,7 @@ model server and under virtual time; only who computes a forward differs.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dsi_ray.core.messages import Ended, Event, Mode, Output, Reason, Task
+from dsi_ray.core.messages import Ended, Event, Mode, Output, Reason, Task, TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class ServerSession:
         self._queued: Task | None = None
         self._own: tuple[int, ...] = ()
         """The server's own path: the running task's path up to ``start``, then own tokens."""
+        self._logprobs: tuple[TokenLogprobs, ...] = ()
+        """Of the last tokens of the own path: those that this server computed."""
         self._alone = False
         """The running task left its draft: it goes on from its own path."""
         self._reported = 0
@@ -93,10 +95,16 @@ class ServerSession:
         """The forward was stopped before its end."""
         self._step, self.interrupted = None, False
 
-    def finish(self, tokens: Sequence[int], seconds: float = 0.0) -> list[Event]:
+    def finish(
+        self,
+        tokens: Sequence[int],
+        seconds: float = 0.0,
+        logprobs: Sequence[TokenLogprobs] = (),
+    ) -> list[Event]:
         """The forward gave ``tokens`` from the step's ``start`` on; returns what to report.
 
-        Fewer tokens than asked for means that the model has no opinion on the rest.
+        Fewer tokens than asked for means that the model has no opinion on the rest. ``logprobs``
+        has one entry for each token, or none.
         """
         step, interrupted = self._step, self.interrupted
         assert step is not None, "finish follows next_step"
@@ -109,6 +117,7 @@ class ServerSession:
         accepted = _agreement(step, tokens)
         own = tokens[: accepted + 1]
         self._own = (*step.tokens[: step.start], *own)
+        self._logprobs = (*self._logprobs, *logprobs[: len(own)])
         silent = len(own) <= accepted < wanted
         self._alone = wanted > 0 and not silent and (wanted == 1 or len(own) < wanted)
         return self._settle(self._running)
@@ -136,7 +145,8 @@ class ServerSession:
         self._reported = len(self._own)
         if task.is_prefill:
             return [Ended(task.id, Reason.DONE)]
-        return [Output(task.id, start, tokens, goes_on, forwards, seconds)]
+        logprobs = self._logprobs[-len(tokens) :] if tokens else ()
+        return [Output(task.id, start, tokens, goes_on, forwards, seconds, logprobs)]
 
     def _may_go_on(self, task: Task) -> bool:
         return len(self._own) < task.limit and self._own[-1] not in task.stops
@@ -147,6 +157,7 @@ class ServerSession:
             self.interrupted = True
         self._running = task
         known = own if len(own) >= task.start else task.tokens[: task.start]
+        self._logprobs = self._logprobs if known is own else ()
         self._own = known
         self._alone = len(known) > len(task.tokens)
         # What the server knew before is new to this task's listener from its draft's end on.

@@ -8,6 +8,8 @@ Algorithm 1 (Timor et al., ICLR 2025), for one drafter or many.
 import enum
 from collections.abc import Sequence
 
+from dsi_ray.core.messages import TokenLogprobs
+
 
 class State(enum.Enum):
     """Where a node stands relative to the committed tokens."""
@@ -32,10 +34,20 @@ class Node:
         children: The tokens that were drafted, or said by the target, after this path.
         drafters: Ranks of the drafters that guessed this node.
         verdict: The target's own token after this path, once known.
+        logprobs: What the target reported with the verdict, where the request asks for it.
         state: See :class:`State`.
     """
 
-    __slots__ = ("children", "drafters", "parent", "position", "state", "token", "verdict")
+    __slots__ = (
+        "children",
+        "drafters",
+        "logprobs",
+        "parent",
+        "position",
+        "state",
+        "token",
+        "verdict",
+    )
 
     def __init__(self, token: int, position: int, parent: "Node | None") -> None:
         self.token = token
@@ -44,6 +56,7 @@ class Node:
         self.children: dict[int, Node] = {}
         self.drafters: set[int] = set()
         self.verdict: int | None = None
+        self.logprobs: TokenLogprobs | None = None
         self.state = State.AHEAD
 
     @property
@@ -102,16 +115,21 @@ class TokenTree:
             node.drafters.add(drafter)
         return node
 
-    def judge(self, node: Node, tokens: Sequence[int]) -> Node:
+    def judge(
+        self, node: Node, tokens: Sequence[int], logprobs: Sequence[TokenLogprobs] = ()
+    ) -> Node:
         """Adds the target's own ``tokens`` after ``node`` and returns the last node.
+
+        ``logprobs`` has one entry for each token, or none.
 
         The first verdict at a node stands. A later one that differs (two servers may differ in a
         near-tie in half precision) leads off the path, as a wrong draft does. Drafts that a verdict
         contradicts die at once, wherever they are: they lie below a node that cannot have them.
         """
-        for token in tokens:
+        for index, token in enumerate(tokens):
             if node.verdict is None:
                 node.verdict = token
+                node.logprobs = logprobs[index] if logprobs else None
                 for sibling in node.children.values():
                     if sibling.token != token:
                         _kill(sibling)

@@ -22,6 +22,7 @@ from dsi_ray.core.messages import (
     Task,
 )
 from dsi_ray.core.session import ServerSession, Step
+from dsi_ray.models.base import Forwarded
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class VirtualModel:
     def tokens(self, step: Step) -> list[int]:
         """The own tokens of one forward."""
         return [self.own(step.tokens[:i]) for i in range(step.start, len(step.tokens) + 1)]
+
+    def forward(self, step: Step) -> Forwarded:
+        """What one forward gives, log probabilities included."""
+        return Forwarded(self.tokens(step))
 
 
 @dataclass(slots=True)
@@ -206,7 +211,8 @@ class VirtualDriver:
 
     def _finish(self, where: ServerId, step: Step, seconds: float) -> list[Event]:
         server = self._servers[where]
-        return server.session.finish(server.model.tokens(step), seconds)
+        forwarded = server.model.forward(step)
+        return server.session.finish(forwarded.tokens, seconds, forwarded.logprobs)
 
     def _in_order(self, until: dict[ServerId, float], where: ServerId) -> float:
         """When a message sent now arrives that does not overtake those before it."""

@@ -2,9 +2,12 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from sys import maxsize
 from typing import Protocol
 
+from dsi_ray.core.messages import TokenLogprobs
+from dsi_ray.models.hashing import draw_seed
 from dsi_ray.params import SamplingParams
 
 
@@ -29,6 +32,7 @@ class ModelInfo:
         parameters: Number of parameters; 0 for a model without weights.
         dtype: Of the computation.
         device: ``cpu``, ``cuda:0``, or ``none``.
+        has_logits: Whether it chooses its tokens from logits, as sampling needs.
     """
 
     name: str
@@ -38,6 +42,7 @@ class ModelInfo:
     parameters: int
     dtype: str
     device: str
+    has_logits: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,60 @@ class CacheStats:
     evictions: int
     computed_tokens: int
     reused_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the tokens of one request are chosen, by its target and its drafters alike.
+
+    Attributes:
+        params: As the caller gave them.
+        prompt_tokens: Length of the prompt; what follows it is output.
+        end_ids: Ids that are not chosen among the first ``min_tokens``: the target's end of
+            sequence, also where the request ignores it, and the caller's stop ids.
+        seed: Of the noise, 64 bits with or without sign.
+        vocab_size: Of the target: a drafter must not guess what the target does not know.
+    """
+
+    params: SamplingParams
+    prompt_tokens: int
+    end_ids: frozenset[int] = frozenset()
+    seed: int = 0
+    vocab_size: int = maxsize
+
+    @classmethod
+    def of(cls, params: SamplingParams, prompt_tokens: int, target: ModelInfo) -> "Sampling":
+        """What a request's parameters mean to a target; draws a seed where one is needed."""
+        seed = params.seed
+        if seed is None:
+            seed = 0 if params.is_greedy else draw_seed()
+        end_ids = frozenset((*target.eos_ids, *params.stop_token_ids))
+        return cls(params, prompt_tokens, end_ids, seed, target.vocab_size)
+
+    @property
+    def seed_in_use(self) -> int | None:
+        """The seed that the tokens depend on; None for greedy decoding."""
+        return None if self.params.is_greedy else self.seed
+
+    @property
+    def for_drafters(self) -> "Sampling":
+        """The same choice; nobody asks drafters for log probabilities."""
+        if self.params.logprobs is None:
+            return self
+        return replace(self, params=replace(self.params, logprobs=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """What one forward gave.
+
+    Attributes:
+        tokens: The model's own tokens.
+        logprobs: Of each of them, where the request asks for any; else empty.
+    """
+
+    tokens: Sequence[int]
+    logprobs: Sequence[TokenLogprobs] = ()
 
 
 class LanguageModel(Protocol):
@@ -67,27 +126,28 @@ class LanguageModel(Protocol):
         session: str,
         tokens: Sequence[int],
         start: int,
-        params: SamplingParams,
+        sampling: Sampling,
         stop: threading.Event,
-    ) -> list[int]:
+    ) -> Forwarded:
         """Returns the model's own tokens at positions ``start .. len(tokens)``.
 
         The token at position ``i`` is conditioned on ``tokens[:i]``, so one forward over the part
         of ``tokens`` that the session's cache lacks gives them all. Positions before ``start``
         that are not cached are computed too, and not returned. ``start == len(tokens) + 1`` only
-        fills the cache and returns an empty list. Fewer tokens may be returned by a model that
+        fills the cache and returns no token. Fewer tokens may be returned by a model that
         has no opinion (a lookup without a match).
 
         Args:
             session: Key of the KV cache: the request.
             tokens: At least one id; prompt first.
             start: ``1 .. len(tokens) + 1``.
-            params: Sampling parameters of the request.
+            sampling: How the request's tokens are chosen.
             stop: Looked at between layers; once it is set the forward ends at the next one.
 
         Raises:
             ForwardCancelled: ``stop`` was set in time. The cache holds what it held before, or a
                 prefix of ``tokens``.
+            ModelError: The request cannot be computed, or ``sampling`` leaves no token to choose.
         """
 
     def release(self, session: str) -> None:

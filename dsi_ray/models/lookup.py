@@ -6,9 +6,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 
-from dsi_ray.models.base import CacheStats, ForwardCancelled, ModelInfo
+from dsi_ray.models.base import CacheStats, ForwardCancelled, Forwarded, ModelInfo, Sampling
 from dsi_ray.models.prefix import common_prefix
-from dsi_ray.params import SamplingParams
 
 
 class NgramIndex:
@@ -72,6 +71,7 @@ class LookupModel:
             parameters=0,
             dtype="none",
             device="none",
+            has_logits=False,
         )
 
     @property
@@ -86,10 +86,13 @@ class LookupModel:
         session: str,
         tokens: Sequence[int],
         start: int,
-        params: SamplingParams,
+        sampling: Sampling,
         stop: threading.Event,
-    ) -> list[int]:
-        """Returns its guesses at ``start .. len(tokens)``, up to the first without a match."""
+    ) -> Forwarded:
+        """Returns its guesses at ``start .. len(tokens)``, up to the first without a match.
+
+        A text repeats itself at any temperature: ``sampling`` has no effect.
+        """
         if stop.is_set():
             raise ForwardCancelled
         index = self._sessions.setdefault(session, NgramIndex(self._ngram))
@@ -100,7 +103,7 @@ class LookupModel:
             if guess is None:
                 break
             guesses.append(guess)
-        return guesses
+        return Forwarded(guesses)
 
     def release(self, session: str) -> None:
         """Forgets the session's index; an unknown session is fine."""

@@ -12,11 +12,10 @@ from time import perf_counter
 
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
-from dsi_ray.models.base import CacheStats, ForwardCancelled, ModelInfo
+from dsi_ray.models.base import CacheStats, ForwardCancelled, Forwarded, ModelInfo, Sampling
+from dsi_ray.models.hashing import GOLDEN, mix
 from dsi_ray.models.prefix import common_prefix
-from dsi_ray.params import SamplingParams
 
-_MASK = 2**64 - 1
 _TOKEN, _ACCEPT, _OTHER = range(3)
 
 # A timed wait on Linux ends this many seconds late (median of 1 ms waits).
@@ -26,13 +25,8 @@ _WAKE_UP = 0.00009
 def _random(seed: int, trace: int, position: int, purpose: int) -> int:
     """64 bits that depend on all four numbers and nothing else (splitmix64)."""
     key = seed * 0xD1342543DE82EF95 + trace * 0xDA942042E4DD58B5
-    state = (key + position * 3 + purpose) & _MASK
-    for _ in range(2):
-        state = (state + 0x9E3779B97F4A7C15) & _MASK
-        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
-        state ^= state >> 31
-    return state
+    state = key + position * 3 + purpose
+    return mix(mix(state + GOLDEN) + GOLDEN)
 
 
 def target_token(simulation: Simulation, position: int, trace: int = 0) -> int:
@@ -120,6 +114,7 @@ class SimulatedModel:
             parameters=0,
             dtype="none",
             device="none",
+            has_logits=False,
         )
 
     @property
@@ -138,10 +133,13 @@ class SimulatedModel:
         session: str,
         tokens: Sequence[int],
         start: int,
-        params: SamplingParams,
+        sampling: Sampling,
         stop: threading.Event,
-    ) -> list[int]:
-        """Waits as long as the forward would take, then returns the tokens."""
+    ) -> Forwarded:
+        """Waits as long as the forward would take, then returns the tokens.
+
+        Without logits there is nothing to sample from: ``sampling`` has no effect.
+        """
         began = perf_counter()
         tokens = tuple(tokens)
         cached = self._sessions.get(session)
@@ -155,7 +153,8 @@ class SimulatedModel:
         self._computed += len(tokens) - kept
         self._reused += kept
         positions = range(start, len(tokens) + 1)
-        return [self._token_at(self._simulation, i, trace=tokens[0]) for i in positions]
+        token_at, trace = self._token_at, tokens[0]
+        return Forwarded([token_at(self._simulation, i, trace) for i in positions])
 
     def release(self, session: str) -> None:
         """Forgets the session; an unknown one is fine."""

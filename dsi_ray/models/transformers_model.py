@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dsi_ray.models.base import CacheStats, ModelError, ModelInfo
+from dsi_ray.models.base import CacheStats, Forwarded, ModelError, ModelInfo, Sampling
 from dsi_ray.models.checkpoint import eos_ids, max_context
 from dsi_ray.models.kv_cache import Session, SessionStore
 from dsi_ray.models.prefix import common_prefix
-from dsi_ray.models.sampling import greedy
-from dsi_ray.params import SamplingParams
+from dsi_ray.models.sampling import choose
 
 
 class TransformersModel:
@@ -72,20 +71,21 @@ class TransformersModel:
         session: str,
         tokens: Sequence[int],
         start: int,
-        params: SamplingParams,
+        sampling: Sampling,
         stop: threading.Event,
-    ) -> list[int]:
+    ) -> Forwarded:
         """Returns the model's own tokens at ``start .. len(tokens)``; see `LanguageModel`.
 
         Raises:
             ForwardCancelled: ``stop`` was set in time.
-            ModelError: The sequence is longer than the model's context, or has an unknown id.
+            ModelError: The sequence is longer than the model's context, or has an unknown id,
+                or ``sampling`` leaves no token to choose.
         """
         path = tuple(tokens)
         state = self._sessions.open(session)
         kept = min(common_prefix(state.tokens, path), start - 1)
         if kept == len(path):
-            return []
+            return Forwarded([])
         self._check(path, kept)
         self._sessions.make_room(len(path) - kept)
         self._sessions.running.stop = stop
@@ -93,7 +93,9 @@ class TransformersModel:
         logits = self._forward(state, path, kept, wanted)
         self._computed += len(path) - kept
         self._reused += kept
-        return greedy(logits[:, : self._info.vocab_size]) if wanted else []
+        if not wanted:
+            return Forwarded([])
+        return choose(logits[:, : self._info.vocab_size], path, sampling)
 
     def release(self, session: str) -> None:
         """Frees what the session holds; an unknown session is fine."""

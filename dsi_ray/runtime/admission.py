@@ -1,10 +1,23 @@
 """Which requests are let in."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.errors import RequestError
+
+_NEED_LOGITS = (
+    "temperature",
+    "min_tokens",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "bad_token_ids",
+    "allowed_token_ids",
+    "logprobs",
+)
+"""What a model without logits cannot do. The others have no effect at temperature 0."""
 
 
 def check_request(
@@ -17,15 +30,52 @@ def check_request(
     """
     if not tokens:
         raise RequestError("the prompt is empty: give at least one token", "prompt")
-    wrong = next((token for token in tokens if not 0 <= token < target.vocab_size), None)
-    if wrong is not None:
-        raise RequestError(
-            f"token id {wrong} is not in the vocabulary of {target.vocab_size} ids", "prompt"
-        )
+    _check_ids("prompt", tokens, target)
     if len(tokens) + params.max_tokens > max_model_len:
         raise RequestError(
             f"the context holds {max_model_len} tokens, but the prompt has {len(tokens)} and "
             f"max_tokens asks for {params.max_tokens} more: shorten the prompt or lower max_tokens",
             "prompt" if len(tokens) >= max_model_len else "max_tokens",
             code="context_length_exceeded",
+        )
+    _check_sampling(params, target)
+
+
+def _check_sampling(params: SamplingParams, target: ModelInfo) -> None:
+    _check_ids("stop_token_ids", params.stop_token_ids, target)
+    _check_ids("logit_bias", (token for token, _ in params.logit_bias), target)
+    _check_ids("bad_token_ids", params.bad_token_ids, target)
+    _check_ids("allowed_token_ids", params.allowed_token_ids or (), target)
+    _check_choice(params, target)
+    if target.has_logits:
+        return
+    neutral = SamplingParams()
+    for name in _NEED_LOGITS:
+        if getattr(params, name) != getattr(neutral, name):
+            raise RequestError(
+                f"the target ({target.name}) has no logits, which {name} needs: leave it out", name
+            )
+
+
+def _check_ids(name: str, tokens: Iterable[int], target: ModelInfo) -> None:
+    wrong = next((token for token in tokens if not 0 <= token < target.vocab_size), None)
+    if wrong is not None:
+        raise RequestError(
+            f"token id {wrong} is not in the vocabulary of {target.vocab_size} ids", name
+        )
+
+
+def _check_choice(params: SamplingParams, target: ModelInfo) -> None:
+    """Checks that there is a token to choose at every position."""
+    left: set[int] | range = range(target.vocab_size)
+    if params.allowed_token_ids is not None:
+        left = set(params.allowed_token_ids)
+    forbidden = set(params.bad_token_ids)
+    if params.min_tokens:
+        forbidden |= {*target.eos_ids, *params.stop_token_ids}
+    # Of most vocabularies only a small part can be forbidden: no need to look at each id.
+    if len(left) <= len(forbidden) and forbidden.issuperset(left):
+        name = "bad_token_ids" if params.allowed_token_ids is None else "allowed_token_ids"
+        raise RequestError(
+            "no token is left to choose: allow more ids, or forbid fewer or lower min_tokens", name
         )

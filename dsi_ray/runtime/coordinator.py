@@ -36,7 +36,7 @@ from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.placement import measure_pace, start_servers
 from dsi_ray.runtime.ray_errors import root_cause
-from dsi_ray.runtime.request import Decoding, Generation, RequestStats, TokenChunk
+from dsi_ray.runtime.request import Decoding, Generation, RequestStats, TokenChunk, join
 from dsi_ray.runtime.servers import Background, Server
 
 
@@ -128,8 +128,7 @@ class Coordinator:
         """All tokens at once, in one message."""
         async with contextlib.aclosing(self.generate(generation)) as stream:
             chunks = [chunk async for chunk in stream]
-        tokens = tuple(token for chunk in chunks for token in chunk.tokens)
-        return TokenChunk(tokens, chunks[-1].finish_reason, chunks[-1].stats)
+        return join(chunks)
 
     async def stop(self, request: str) -> None:
         """Ends a request whose text is complete: a last chunk without tokens follows."""
@@ -261,13 +260,15 @@ class Coordinator:
         server = self._servers[task.server]
         # The call and its reply.
         active.messages += 2 * server.crosses
-        server.send(task, mode, active.generation.params)
+        sampling = active.generation.sampling
+        is_target = task.server.role is Role.TARGET
+        server.send(task, mode, sampling if is_target else sampling.for_drafters)
 
     def _emit(self, active: _Active, emit: Emit) -> None:
         active.last = time.perf_counter()
         active.first = active.first or active.last
         stats = self._stats(active) if emit.finish is not None else None
-        active.chunks.put_nowait(TokenChunk(emit.tokens, emit.finish, stats))
+        active.chunks.put_nowait(TokenChunk(emit.tokens, emit.finish, stats, emit.logprobs))
 
     def _stats(self, active: _Active) -> RequestStats:
         decoder = active.decoder
@@ -287,6 +288,7 @@ class Coordinator:
             drafter_forwards=decoder.counts.drafter_forwards,
             cancelled_tasks=decoder.counts.cancelled_tasks,
             messages=active.messages,
+            seed=active.generation.sampling.seed_in_use,
         )
 
     def _leave(self, active: _Active) -> None:

@@ -10,7 +10,7 @@ import ray
 from ray.util.placement_group import remove_placement_group
 
 from dsi_ray.config import ConfigError, EngineConfig
-from dsi_ray.models.base import ModelInfo
+from dsi_ray.models.base import ModelInfo, Sampling
 from dsi_ray.models.text_stream import TextStream
 from dsi_ray.models.tokenizer import Tokenizer, load_tokenizer
 from dsi_ray.models.vocabulary import check_vocabularies
@@ -151,7 +151,7 @@ class Engine:
             uuid.uuid4().hex,
             tokens,
             frozenset((*eos, *params.stop_token_ids)),
-            params,
+            Sampling.of(params, len(tokens), self.target),
             decoding or Decoding.default(self.config),
         )
 

@@ -18,7 +18,7 @@ from typing import Any
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Ended, Event, Mode, Output, Reason, ServerId, Task
 from dsi_ray.core.session import ServerSession, Step
-from dsi_ray.models.base import ForwardCancelled, LanguageModel, ModelInfo
+from dsi_ray.models.base import ForwardCancelled, Forwarded, LanguageModel, ModelInfo, Sampling
 from dsi_ray.models.load import load_model
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.wire import pack_events, unpack_task
@@ -28,7 +28,7 @@ _WARM_UP_FORWARDS = 5
 
 @dataclass(slots=True)
 class _Session:
-    params: SamplingParams
+    sampling: Sampling
     state: ServerSession = field(default_factory=ServerSession)
 
 
@@ -75,14 +75,14 @@ class ModelServer:
     async def ping(self) -> None:
         """Answers, for measuring the latency of messages."""
 
-    async def extend(self, task: Task, mode: Mode, params: SamplingParams) -> None:
+    async def extend(self, task: Task, mode: Mode, sampling: Sampling) -> None:
         """Runs a task; returns at its end. What it yields goes into :meth:`events`.
 
         Cancelling this call ends the task and stops its forward at the next layer.
         """
         session = self._sessions.get(task.request)
         if session is None:
-            session = self._sessions[task.request] = _Session(params)
+            session = self._sessions[task.request] = _Session(sampling)
         ended = self._ends[task.id] = asyncio.Event()
         self._take(session, session.state.submit(task, mode))
         try:
@@ -165,8 +165,8 @@ class ModelServer:
         self._computing = session
         started = time.perf_counter()
         try:
-            tokens = await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._forward, request, step, session.params
+            forwarded = await asyncio.get_running_loop().run_in_executor(
+                self._executor, self._forward, request, step, session.sampling
             )
         except ForwardCancelled:
             session.state.stopped()
@@ -175,18 +175,22 @@ class ModelServer:
             self._take(session, session.state.fail(f"{type(error).__name__}: {error}"))
         else:
             seconds = time.perf_counter() - started
-            self._take(session, session.state.finish(tokens, seconds))
+            self._take(
+                session,
+                session.state.finish(forwarded.tokens, seconds, forwarded.logprobs),
+            )
         finally:
             self._computing = None
 
-    def _forward(self, request: str, step: Step, params: SamplingParams) -> list[int]:
-        return self._model.extend(request, step.tokens, step.start, params, self._stop)
+    def _forward(self, request: str, step: Step, sampling: Sampling) -> Forwarded:
+        return self._model.extend(request, step.tokens, step.start, sampling, self._stop)
 
     def _measure(self) -> float:
         tokens, seconds = [0, 0], []
+        greedy = Sampling(SamplingParams(), len(tokens))
         for _ in range(_WARM_UP_FORWARDS):
             started = time.perf_counter()
-            self._model.extend("", tokens, len(tokens), SamplingParams(), threading.Event())
+            self._model.extend("", tokens, len(tokens), greedy, threading.Event())
             seconds.append(time.perf_counter() - started)
             tokens.append(0)
         self._model.release("")

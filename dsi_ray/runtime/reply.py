@@ -27,13 +27,14 @@ class Reply:
             return [Chunk("", (), FinishReason.STOP, self._usage(new.stats))] if last else []
         piece = self._read(new)
         tokens = new.tokens[: piece.used] if piece.stopped else new.tokens
+        logprobs = new.logprobs[: len(tokens)]
         self._used += len(tokens)
         finish = FinishReason.STOP if piece.stopped else new.finish_reason
         self.over = finish is not None
         if new.finish_reason is None:
             # The reason to finish comes with the figures, in the last chunk.
-            return [Chunk(piece.text, tokens)]
-        return [Chunk(piece.text, tokens, finish, self._usage(new.stats))]
+            return [Chunk(piece.text, tokens, logprobs=logprobs)]
+        return [Chunk(piece.text, tokens, finish, self._usage(new.stats), logprobs)]
 
     def _read(self, new: TokenChunk) -> Piece:
         ends_with_stop_id = new.finish_reason is FinishReason.STOP
@@ -57,4 +58,5 @@ def complete(chunks: Iterable[Chunk]) -> Completion:
         tuple(token for chunk in chunks for token in chunk.tokens),
         last.finish_reason,
         last.stats,
+        tuple(entry for chunk in chunks for entry in chunk.logprobs),
     )

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dsi_ray.config import Algorithm, EngineConfig
-from dsi_ray.core.messages import FinishReason
+from dsi_ray.core.messages import FinishReason, TokenLogprobs
+from dsi_ray.models.base import Sampling
 from dsi_ray.params import SamplingParams
 
 
@@ -31,15 +32,20 @@ class Generation:
         id: Unique among the requests in flight.
         prompt: At least one token id.
         stop_ids: Ids that end the text: the target's end of sequence and the caller's.
-        params: As the caller gave them.
+        sampling: How its tokens are chosen.
         decoding: How to decode.
     """
 
     id: str
     prompt: Sequence[int]
     stop_ids: frozenset[int]
-    params: SamplingParams
+    sampling: Sampling
     decoding: Decoding
+
+    @property
+    def params(self) -> SamplingParams:
+        """As the caller gave them."""
+        return self.sampling.params
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,8 @@ class RequestStats:
         cancelled_tasks: Tasks that were replaced or cancelled before their end.
         messages: What crossed a process for this request: calls, their replies, items of event
             streams and cancellations.
+        seed: With which the same request gives the same tokens again, given or drawn; None where
+            decoding was greedy.
     """
 
     prompt_tokens: int
@@ -74,6 +82,7 @@ class RequestStats:
     drafter_forwards: int
     cancelled_tasks: int
     messages: int
+    seed: int | None = None
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -89,28 +98,47 @@ class RequestStats:
 
 @dataclass(frozen=True, slots=True)
 class TokenChunk:
-    """Tokens committed together; ``finish_reason`` and ``stats`` come with the last."""
+    """Tokens committed together; ``finish_reason`` and ``stats`` come with the last.
+
+    ``logprobs`` has one entry for each token where the request asks for them, else none.
+    """
 
     tokens: tuple[int, ...]
     finish_reason: FinishReason | None = None
     stats: RequestStats | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
+
+
+def join(chunks: Sequence[TokenChunk]) -> TokenChunk:
+    """All chunks of a finished request as one."""
+    return TokenChunk(
+        tuple(token for chunk in chunks for token in chunk.tokens),
+        chunks[-1].finish_reason,
+        chunks[-1].stats,
+        tuple(entry for chunk in chunks for entry in chunk.logprobs),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """New text and the tokens behind it; ``finish_reason`` and ``stats`` come with the last."""
+    """New text and the tokens behind it; ``finish_reason`` and ``stats`` come with the last.
+
+    ``logprobs`` has one entry for each token where the request asks for them, else none.
+    """
 
     text: str
     tokens: tuple[int, ...]
     finish_reason: FinishReason | None = None
     stats: RequestStats | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A whole generation."""
+    """A whole generation; ``logprobs`` as in :class:`Chunk`."""
 
     text: str
     tokens: tuple[int, ...]
     finish_reason: FinishReason
     stats: RequestStats
+    logprobs: tuple[TokenLogprobs, ...] = ()

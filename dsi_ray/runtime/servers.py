@@ -10,8 +10,7 @@ import ray
 from ray.actor import ActorHandle
 
 from dsi_ray.core.messages import Ended, Event, Mode, Reason, Task
-from dsi_ray.models.base import ModelInfo
-from dsi_ray.params import SamplingParams
+from dsi_ray.models.base import ModelInfo, Sampling
 from dsi_ray.runtime.model_server import ModelServer
 from dsi_ray.runtime.wire import pack_task, unpack_events
 
@@ -29,7 +28,7 @@ class Server(Protocol):
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports, as long as it lives."""
 
-    def send(self, task: Task, mode: Mode, params: SamplingParams) -> None:
+    def send(self, task: Task, mode: Mode, sampling: Sampling) -> None:
         """Starts a task."""
 
     def cancel(self, task: int) -> None:
@@ -75,9 +74,9 @@ class RemoteServer:
         async for item in self._actor.stream.options(num_returns="streaming").remote():
             listener(unpack_events(await item))
 
-    def send(self, task: Task, mode: Mode, params: SamplingParams) -> None:
+    def send(self, task: Task, mode: Mode, sampling: Sampling) -> None:
         """Starts a task: an actor call, so that ``ray.cancel`` can end it."""
-        self._refs[task.id] = self._actor.extend_packed.remote(pack_task(task, mode, params))
+        self._refs[task.id] = self._actor.extend_packed.remote(pack_task(task, mode, sampling))
 
     def cancel(self, task: int) -> None:
         """Cancels off the event loop: ``ray.cancel`` blocks for a part of a millisecond."""
@@ -145,9 +144,9 @@ class LocalServer:
         async for events in self._server.events():
             listener(events)
 
-    def send(self, task: Task, mode: Mode, params: SamplingParams) -> None:
+    def send(self, task: Task, mode: Mode, sampling: Sampling) -> None:
         """Starts a task."""
-        self._calls[task.id] = self._background.start(self._server.extend(task, mode, params))
+        self._calls[task.id] = self._background.start(self._server.extend(task, mode, sampling))
 
     def cancel(self, task: int) -> None:
         """Cancels a task whose end was not heard."""

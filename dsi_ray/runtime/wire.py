@@ -7,17 +7,17 @@ as they are.
 import pickle
 
 from dsi_ray.core.messages import Event, Mode, Task
-from dsi_ray.params import SamplingParams
+from dsi_ray.models.base import Sampling
 
 
-def pack_task(task: Task, mode: Mode, params: SamplingParams) -> bytes:
+def pack_task(task: Task, mode: Mode, sampling: Sampling) -> bytes:
     """A call of a model server's ``extend``."""
-    return pickle.dumps((task, mode, params), pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps((task, mode, sampling), pickle.HIGHEST_PROTOCOL)
 
 
-def unpack_task(data: bytes) -> tuple[Task, Mode, SamplingParams]:
+def unpack_task(data: bytes) -> tuple[Task, Mode, Sampling]:
     """The reverse of :func:`pack_task`."""
-    call: tuple[Task, Mode, SamplingParams] = pickle.loads(data)
+    call: tuple[Task, Mode, Sampling] = pickle.loads(data)
     return call
 
 

@@ -14,6 +14,7 @@ import dsi_ray.runtime.model_server
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.experiments.pair import Pair, prompt
+from dsi_ray.models.base import Sampling
 from dsi_ray.models.simulated import SimulatedModel
 from dsi_ray.params import SamplingParams
 
@@ -36,8 +37,9 @@ def test_a_text_is_that_of_the_simulated_model() -> None:
     pair = Pair(simulation, simulation.model_copy(update={"acceptance_rate": 0.5}), tokens=8)
     model = SimulatedModel(simulation, Role.TARGET)
     path = list(prompt(5))
+    greedy = Sampling(SamplingParams(), len(path))
     for _ in range(pair.tokens):
-        path += model.extend("", path, len(path), SamplingParams(), threading.Event())
+        path += model.extend("", path, len(path), greedy, threading.Event()).tokens
     expected = path[len(prompt(5)) :]
     plan = pair.pace.plan(2)
     assert pair.non_si(5).tokens == pair.si(3, 5).tokens == pair.dsi(2, plan, 5).tokens == expected

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tiny import CONFIGS, CONTEXT, LAYERS, VOCAB, expected_tokens, serve
 from torch import nn
 
-from dsi_ray.models.base import ForwardCancelled, ModelError
+from dsi_ray.models.base import ForwardCancelled, ModelError, Sampling
 from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
 
-PARAMS = SamplingParams()
+GREEDY = Sampling(SamplingParams(), prompt_tokens=1)
 GO = threading.Event()
 PATH = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8)
 KINDS = sorted(CONFIGS)
@@ -38,7 +38,7 @@ def stopped_at(model: TransformersModel, layer: int) -> Iterator[threading.Event
 
 def check(kind: str, model: TransformersModel, session: str, path: tuple[int, ...], start: int):
     """Compares a call with the forward without a cache."""
-    found = model.extend(session, path, start, PARAMS, GO)
+    found = model.extend(session, path, start, GREEDY, GO).tokens
     assert found == expected_tokens(kind, path)[start - 1 :]
 
 
@@ -83,20 +83,20 @@ def run_history(kind: str, device: str, steps: list, budget: int) -> None:
         start = min(start, len(path) + 1)
         if what == "extend":
             paths[session] = path
-            found = model.extend(session, path, start, PARAMS, GO)
+            found = model.extend(session, path, start, GREEDY, GO).tokens
             assert found == expected_tokens(kind, path, device)[start - 1 :]
             continue
         with stopped_at(model, what) as stop, suppress(ForwardCancelled):
-            model.extend(session, path, start, PARAMS, stop)
+            model.extend(session, path, start, GREEDY, stop)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layer", range(LAYERS))
 def test_a_forward_stopped_at_any_layer_leaves_a_consistent_cache(kind: str, layer: int) -> None:
     model = serve(kind)
-    model.extend("a", PATH[:5], 6, PARAMS, GO)
+    model.extend("a", PATH[:5], 6, GREEDY, GO)
     with stopped_at(model, layer) as stop, pytest.raises(ForwardCancelled):
-        model.extend("a", PATH, 6, PARAMS, stop)
+        model.extend("a", PATH, 6, GREEDY, stop)
     assert model.cache_stats.computed_tokens == 5
     assert model._sessions.open("a").lengths == {5}
     check(kind, model, "a", PATH, 6)
@@ -106,15 +106,15 @@ def test_a_forward_stopped_at_any_layer_leaves_a_consistent_cache(kind: str, lay
 def test_the_first_forward_of_a_session_can_be_stopped() -> None:
     model = serve("llama")
     with stopped_at(model, 1) as stop, pytest.raises(ForwardCancelled):
-        model.extend("a", PATH, 1, PARAMS, stop)
+        model.extend("a", PATH, 1, GREEDY, stop)
     check("llama", model, "a", PATH, 1)
 
 
 def test_after_a_stopped_detour_the_old_path_is_not_taken_for_cached() -> None:
     model = serve("llama")
-    model.extend("a", PATH, 13, PARAMS, GO)
+    model.extend("a", PATH, 13, GREEDY, GO)
     with stopped_at(model, 2) as stop, pytest.raises(ForwardCancelled):
-        model.extend("a", (*PATH[:4], 8), 5, PARAMS, stop)
+        model.extend("a", (*PATH[:4], 8), 5, GREEDY, stop)
     check("llama", model, "a", (*PATH, 7), 13)
     assert model.cache_stats.computed_tokens == 12 + 9
 
@@ -124,10 +124,10 @@ def test_a_failed_forward_leaves_a_consistent_cache() -> None:
         raise RuntimeError("out of memory")
 
     model = serve("llama")
-    model.extend("a", PATH[:5], 6, PARAMS, GO)
+    model.extend("a", PATH[:5], 6, GREEDY, GO)
     handle = layers_of(model)[1].register_forward_pre_hook(fail)
     with pytest.raises(RuntimeError, match="out of memory"):
-        model.extend("a", PATH, 6, PARAMS, GO)
+        model.extend("a", PATH, 6, GREEDY, GO)
     handle.remove()
     check("llama", model, "a", PATH, 6)
 
@@ -145,8 +145,8 @@ def test_only_the_part_that_the_cache_lacks_is_computed() -> None:
 
 def test_a_prefill_of_cached_tokens_computes_nothing() -> None:
     model = serve("llama")
-    model.extend("a", PATH, 13, PARAMS, GO)
-    assert model.extend("a", PATH[:6], 7, PARAMS, GO) == []
+    model.extend("a", PATH, 13, GREEDY, GO)
+    assert model.extend("a", PATH[:6], 7, GREEDY, GO).tokens == []
     assert model.cache_stats.computed_tokens == 12
     check("llama", model, "a", (*PATH, 1), 13)
     assert model.cache_stats.computed_tokens == 12 + 1
@@ -154,19 +154,19 @@ def test_a_prefill_of_cached_tokens_computes_nothing() -> None:
 
 def test_idle_sessions_are_evicted_beyond_the_budget_and_never_the_one_in_use() -> None:
     one_token = serve("llama")
-    one_token.extend("a", (1,), 2, PARAMS, GO)
+    one_token.extend("a", (1,), 2, GREEDY, GO)
     size = one_token.cache_stats.bytes
     assert size == LAYERS * 2 * (2 * 8) * 8  # layers, keys and values, heads, float64
 
     model = serve("llama", kv_cache_bytes=20 * size)
     for session in "ab":
-        model.extend(session, PATH[:8], 9, PARAMS, GO)
-    model.extend("a", PATH[:9], 10, PARAMS, GO)  # now b is the idle one
-    model.extend("c", PATH[:8], 9, PARAMS, GO)
+        model.extend(session, PATH[:8], 9, GREEDY, GO)
+    model.extend("a", PATH[:9], 10, GREEDY, GO)  # now b is the idle one
+    model.extend("c", PATH[:8], 9, GREEDY, GO)
     stats = model.cache_stats
     assert (stats.sessions, stats.evictions, stats.bytes) == (2, 1, 17 * size)
     computed = stats.computed_tokens
-    model.extend("a", PATH[:9], 10, PARAMS, GO)
+    model.extend("a", PATH[:9], 10, GREEDY, GO)
     assert model.cache_stats.computed_tokens == computed
     check("llama", model, "c", (*PATH, *PATH), 1)
     assert (model.cache_stats.sessions, model.cache_stats.bytes) == (1, 24 * size)
@@ -174,7 +174,7 @@ def test_idle_sessions_are_evicted_beyond_the_budget_and_never_the_one_in_use() 
 
 def test_release_frees_a_session_and_takes_an_unknown_one() -> None:
     model = serve("llama")
-    model.extend("a", PATH, 13, PARAMS, GO)
+    model.extend("a", PATH, 13, GREEDY, GO)
     model.release("a")
     model.release("a")
     assert (model.cache_stats.sessions, model.cache_stats.bytes) == (0, 0)
@@ -185,7 +185,7 @@ def test_a_sequence_longer_than_the_context_is_refused_before_the_forward() -> N
     full = tuple(i % VOCAB for i in range(CONTEXT))
     check("llama", model, "a", full, CONTEXT)
     with pytest.raises(ModelError, match=f"{CONTEXT + 1} tokens are more than the {CONTEXT} that"):
-        model.extend("a", (*full, 1), CONTEXT + 1, PARAMS, GO)
+        model.extend("a", (*full, 1), CONTEXT + 1, GREEDY, GO)
     check("llama", model, "a", full, 1)
 
 
@@ -193,17 +193,17 @@ def test_a_sequence_longer_than_the_context_is_refused_before_the_forward() -> N
 def test_an_id_that_the_model_lacks_is_refused(unknown: int) -> None:
     model = serve("llama")
     with pytest.raises(ModelError, match=f"knows only token ids below {VOCAB}"):
-        model.extend("a", (1, unknown), 1, PARAMS, GO)
+        model.extend("a", (1, unknown), 1, GREEDY, GO)
 
 
 def test_padding_rows_of_the_vocabulary_are_never_chosen() -> None:
     whole = serve("llama")
     small = TransformersModel("llama", whole._model, vocab_size=9, kv_cache_bytes=2**30)
     paths = [(a, b) for a in range(9) for b in range(9)]
-    tokens = [small.extend("a", path, 2, PARAMS, GO)[0] for path in paths]
+    tokens = [small.extend("a", path, 2, GREEDY, GO).tokens[0] for path in paths]
     assert small.info.vocab_size == 9
     assert max(tokens) < 9
-    assert any(whole.extend("a", path, 2, PARAMS, GO)[0] >= 9 for path in paths)
+    assert any(whole.extend("a", path, 2, GREEDY, GO).tokens[0] >= 9 for path in paths)
 
 
 def test_info_tells_what_the_model_is() -> None:

@@ -22,6 +22,7 @@ from dsi_ray.core.messages import (
     ServerId,
     Start,
     Task,
+    TokenLogprobs,
 )
 from dsi_ray.core.tree import Node, TokenTree
 
@@ -101,12 +102,12 @@ class Decoder(ABC):
             return []
         if failures:
             return [Fail(failures[0]), *self.abandon()]
-        tokens = self._commit()
+        news = self._commit()
         if self.finish is not None:
-            return [Emit(tokens, self.finish), *self.abandon()]
+            return [news, *self.abandon()]
         commands = self._next()
-        if tokens:
-            commands.append(Emit(tokens))
+        if news.tokens:
+            commands.append(news)
         return commands + [_cancel(self.verifying, live) for live in self._stale()]
 
     def abandon(self) -> list[Command]:
@@ -126,13 +127,18 @@ class Decoder(ABC):
     def _next(self) -> list[Command]:
         """New tasks, after the events of one moment were taken in."""
 
-    def _commit(self) -> tuple[int, ...]:
+    def _commit(self) -> Emit:
         tokens: list[int] = []
+        logprobs: list[TokenLogprobs] = []
+        judged = self.tree.root
         while self.finish is None and (token := self.tree.advance()) is not None:
             tokens.append(token)
+            if judged.logprobs is not None:
+                logprobs.append(judged.logprobs)
+            judged = self.tree.root
             count = len(self.tree.tokens) - len(self.request.prompt)
             self.finish = self.request.criteria.finish(count, token)
-        return tuple(tokens)
+        return Emit(tuple(tokens), self.finish, tuple(logprobs))
 
     def _apply(self, event: Event) -> str | None:
         """Takes one event in; returns an error that ends the request."""
@@ -155,7 +161,8 @@ class Decoder(ABC):
         server = live.task.server
         if server.role is Role.TARGET:
             self.counts.target_forwards += output.forwards
-            self.verifying.report(live, output, self.tree.judge(node, output.tokens))
+            tip = self.tree.judge(node, output.tokens, output.logprobs)
+            self.verifying.report(live, output, tip)
         else:
             self.counts.drafter_forwards += output.forwards
             self.counts.drafted_tokens += len(output.tokens)

@@ -1,16 +1,9 @@
-"""Greedy choice and prefixes."""
+"""Prefixes."""
 
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.models.prefix import common_prefix
-from dsi_ray.models.sampling import greedy
-
-
-def test_the_largest_logit_of_each_row_wins_and_the_first_of_equal_ones() -> None:
-    assert greedy(torch.tensor([[0.0, 2.0, 1.0], [3.0, 3.0, 3.0], [-2.0, -3.0, -1.0]])) == [1, 0, 2]
-
 
 paths = st.lists(st.integers(0, 1), max_size=6).map(tuple)
 

@@ -1,0 +1,9 @@
+"""From logits to the token that the model chooses: one pure function.
+
+The token at a position depends on the logits there, the tokens before it, the request's parameters
+and its seed, and on nothing else: no state, no generator that is used up, no neighbour in a batch.
+"""
+
+from dsi_ray.models.sampling.choice import choose
+
+__all__ = ["choose"]

@@ -1,0 +1,57 @@
+"""The order of all that happens to the logits of a forward."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from dsi_ray.models.base import Forwarded, Sampling
+from dsi_ray.models.sampling.edits import edit_by_id, edits_by_id
+from dsi_ray.models.sampling.logprobs import raw_logprobs
+from dsi_ray.models.sampling.noise import gumbel
+from dsi_ray.models.sampling.penalties import penalise, penalises
+from dsi_ray.models.sampling.truncation import truncate, truncates
+
+
+def choose(logits: Tensor, path: Sequence[int], sampling: Sampling) -> Forwarded:
+    """Returns the token that each row of logits leads to.
+
+    Of equal scores the smallest id wins. All arithmetic after the model's own is in float64, so
+    that the choice of a row depends neither on the dtype of the model nor on its other rows.
+    Servers whose logits differ in the last bits differ in the token only where two scores do not.
+
+    Args:
+        logits: Of shape (rows, vocabulary), of any float dtype, on any device; without padding.
+            The last row is conditioned on the whole ``path``, the one before it on all but the
+            last token, and so on: row ``i`` is of position ``len(path) + 1 - rows + i``.
+        path: Prompt and output, at least ``rows`` ids.
+        sampling: How to choose.
+
+    Raises:
+        ModelError: The parameters leave no token to choose.
+    """
+    logits = logits[:, : sampling.vocab_size]
+    first = len(path) + 1 - logits.shape[0]
+    chosen = _scores(logits, path, first, sampling).argmax(-1)
+    tokens: list[int] = chosen.tolist()
+    if sampling.params.logprobs is None:
+        return Forwarded(tokens)
+    return Forwarded(tokens, raw_logprobs(logits, chosen, sampling.params.logprobs))
+
+
+def _scores(logits: Tensor, path: Sequence[int], first: int, sampling: Sampling) -> Tensor:
+    """What the largest of is chosen: the logits themselves for a plain greedy request."""
+    params = sampling.params
+    scores = logits
+    if edits_by_id(params):
+        scores = edit_by_id(scores.double(), first, sampling)
+    if penalises(params):
+        scores = penalise(scores.double(), path, first, sampling)
+    if params.is_greedy:
+        return scores
+    scores = scores.double()
+    # The largest becomes 0: however small the temperature, nothing overflows.
+    scores = (scores - scores.amax(-1, keepdim=True)) / params.temperature
+    if truncates(params):
+        scores = truncate(scores, params)
+    positions = range(first, first + scores.shape[0])
+    return scores + gumbel(sampling.seed, positions, scores.shape[1], scores.device)
