@@ -5,6 +5,7 @@ from typing import Any
 from dsi_ray.models.tokenizer import ChatError, Tokenizer
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.serving.schema.chat import Conversation, Message
+from dsi_ray.serving.schema.fields import is_unicode
 
 _OURS = frozenset(
     "conversation messages tools documents chat_template add_generation_prompt tokenize padding "
@@ -29,6 +30,8 @@ def encode_chat(tokenizer: Tokenizer, conversation: Conversation) -> list[int]:
         text = tokenizer.render_chat(messages, options)
     except ChatError as error:
         raise RequestError(str(error), "messages") from error
+    if not is_unicode(text):
+        raise RequestError("Must be valid Unicode", "messages")
     # The template writes the special tokens itself.
     return tokenizer.encode(text, add_special_tokens=False)
 

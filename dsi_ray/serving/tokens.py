@@ -3,8 +3,8 @@
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.serving.conversation import encode_chat
 from dsi_ray.serving.schema.tokens import (
+    DetokenizedText,
     DetokenizeRequest,
-    Text,
     TokenizeChat,
     TokenizeText,
     Tokens,
@@ -34,7 +34,7 @@ async def tokenize(service: Service, request: TokenizeText | TokenizeChat) -> To
     )
 
 
-async def detokenize(service: Service, request: DetokenizeRequest) -> Text:
+async def detokenize(service: Service, request: DetokenizeRequest) -> DetokenizedText:
     """Returns the text of tokens, special ones included.
 
     Raises:
@@ -44,4 +44,6 @@ async def detokenize(service: Service, request: DetokenizeRequest) -> Text:
     if (wrong := max(request.tokens, default=0)) >= size:
         raise RequestError(f"token id {wrong} is not in the vocabulary of {size} ids", "tokens")
     decode = service.engine.tokenizer.decode
-    return Text(prompt=await service.aside(decode, request.tokens, skip_special_tokens=False))
+    return DetokenizedText(
+        prompt=await service.aside(decode, request.tokens, skip_special_tokens=False)
+    )

@@ -9,7 +9,12 @@ from dsi_ray.serving.routes.documented import STREAM, errors
 from dsi_ray.serving.schema.answers import AnyAnswer
 from dsi_ray.serving.schema.chat import ChatCompletion, ChatRequest
 from dsi_ray.serving.schema.completions import Completion, CompletionRequest
-from dsi_ray.serving.schema.tokens import DetokenizeRequest, Text, TokenizeRequest, Tokens
+from dsi_ray.serving.schema.tokens import (
+    DetokenizedText,
+    DetokenizeRequest,
+    TokenizeRequest,
+    Tokens,
+)
 from dsi_ray.serving.service import Service
 from dsi_ray.serving.tokens import detokenize, tokenize
 
@@ -36,6 +41,6 @@ def add_routes(app: FastAPI, service: Service) -> None:
         return await tokenize(service, request)
 
     @app.post("/detokenize", responses=_TOKENIZING)
-    async def post_detokenize(request: DetokenizeRequest) -> Text:
+    async def post_detokenize(request: DetokenizeRequest) -> DetokenizedText:
         service.check_model(request.model or service.model_name, "model")
         return await detokenize(service, request)

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from dsi_ray.params import MAX_LOGPROBS
 from dsi_ray.serving.schema.answers import AnyAnswer, AnyChoice, Extension
-from dsi_ray.serving.schema.fields import Only, RequestModel, one_message
+from dsi_ray.serving.schema.fields import Only, RequestModel, Text, one_message
 from dsi_ray.serving.schema.generation import GenerationRequest
 
 
@@ -14,7 +14,7 @@ class TextPart(RequestModel):
     """A part of a message. Only text is supported."""
 
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 class Message(RequestModel):
@@ -26,7 +26,7 @@ class Message(RequestModel):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[
-        str | Annotated[list[TextPart], Field(min_length=1)],
+        Text | Annotated[list[TextPart], Field(min_length=1)],
         one_message("Must be a string or a list of parts {type: text, text: ...}"),
     ]
     name: str | None = None

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from dsi_ray.serving.schema.answers import AnyAnswer, AnyChoice, Extension
-from dsi_ray.serving.schema.fields import UNSUPPORTED, Only, PromptIds, one_message
+from dsi_ray.serving.schema.fields import UNSUPPORTED, Only, PromptIds, Text, one_message
 from dsi_ray.serving.schema.generation import GenerationRequest
 
 MAX_PROMPTS = 128
@@ -16,14 +16,14 @@ MAX_CHOICES = 128
 MAX_LOGPROBS = 5
 DEFAULT_MAX_TOKENS = 16
 
-Prompt = str | PromptIds
+Prompt = Text | PromptIds
 Prompts = Annotated[
     Prompt
-    | Annotated[list[str], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)]
+    | Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)]
     | Annotated[list[PromptIds], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)],
     one_message(
         "Must be a string, a list of token ids, or a list of strings or of such lists "
-        f"(at most {MAX_PROMPTS})"
+        f"(at most {MAX_PROMPTS}), all valid Unicode"
     ),
 ]
 

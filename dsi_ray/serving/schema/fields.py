@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -87,6 +88,23 @@ def _is_natural(text: str) -> bool:
     return text == "0" or (text.isascii() and text.isdecimal() and text[0] != "0")
 
 
+def _unicode(text: str) -> str:
+    """Refuses half of a surrogate pair: JSON can write one, and no tokenizer can read it."""
+    if not is_unicode(text):
+        raise ValueError("Must be valid Unicode")
+    return text
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can hold ``text``."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+Text = Annotated[str, AfterValidator(_unicode)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 TokenIds = Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_TOKEN_IDS)]
 PromptIds = Annotated[list[TokenId], Field(fail_fast=True, min_length=1)]

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Discriminator, Field, Tag
 
 from dsi_ray.serving.schema.chat import Conversation
-from dsi_ray.serving.schema.fields import RequestModel, TokenId
+from dsi_ray.serving.schema.fields import RequestModel, Text, TokenId
 
 
 class TokenizeText(RequestModel):
     """A text to cut into tokens."""
 
     model: str | None = None
-    prompt: str
+    prompt: Text
     add_special_tokens: bool = True
     return_token_strs: bool | None = None
 
@@ -52,7 +52,7 @@ class DetokenizeRequest(RequestModel):
     tokens: Annotated[list[TokenId], Field(fail_fast=True)]
 
 
-class Text(BaseModel):
+class DetokenizedText(BaseModel):
     """The text of token ids, special tokens included."""
 
     prompt: str
