@@ -144,7 +144,7 @@ def test_8_no_character_is_split_over_chunks(
     "fields",
     [
         {"max_tokens": 10**12},
-        {"max_tokens": 10**400 % (10**300)},
+        {"max_tokens": 10**300},
         {"stop": [""]},
         {"seed": 2**70},
         {"temperature": 1e308},
