@@ -62,12 +62,18 @@ def last_event(answer: Answer) -> Any:
     return json.loads(last.removeprefix("data: "))
 
 
-def test_6_a_full_server_sends_clients_away(simulated: Engine, api: Api) -> None:
+def test_6_a_full_server_sends_clients_away(simulated: Engine) -> None:
+    app = build_api(simulated, ServingConfig(served_model_name="demo", max_requests=2))
+    transport = httpx.ASGITransport(app)
+
     async def fill() -> list[httpx.Response]:
-        async with api(simulated, max_requests=2) as client:
-            running = [asyncio.create_task(post(client, LONG)) for _ in range(2)]
-            while "in_flight 2.0" not in (await client.get("/metrics")).text:
-                await asyncio.sleep(0)  # let them begin
+        begun = [asyncio.Event(), asyncio.Event()]
+        running = [
+            asyncio.create_task(stream(app, {**LONG, "stream": True}, event.set)) for event in begun
+        ]
+        for event in begun:
+            await event.wait()
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
             turned_away = [await post(client, SHORT), await post(client, {**SHORT, "stream": True})]
             for task in running:
                 task.cancel()
