@@ -83,7 +83,7 @@ class SamplingParams:
     seed: Seed | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     stop: Annotated[tuple[StopString, ...], Field(max_length=MAX_STOPS)] = ()
-    stop_token_ids: tuple[_Natural, ...] = ()
+    stop_token_ids: _TokenIds = ()
     ignore_eos: bool = False
     skip_special_tokens: bool = True
 

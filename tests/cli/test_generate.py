@@ -31,3 +31,20 @@ def test_prompt_beyond_the_context_is_one_line() -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_a_seed_repeats_a_sampled_text_with_every_algorithm() -> None:
+    sampled = ["--temperature=1", "--top-p=0.95", "--top-k=50", "--max-tokens=12", "--json"]
+    first = dsi_ray("generate", "def main(", *sampled)
+    assert first.returncode == 0, first.stderr
+    answer = json.loads(first.stdout)
+    seed = answer["stats"]["seed"]
+    again = dsi_ray("generate", "def main(", *sampled, f"--seed={seed}", "--algorithm=non-si")
+    assert json.loads(again.stdout)["tokens"] == answer["tokens"]
+
+
+def test_a_temperature_without_logits_is_one_line() -> None:
+    result = dsi_ray("generate", "hello", *SIMULATED, "--temperature=1")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: the target (simulated) has no logits")
+    assert result.stderr.count("\n") == 1

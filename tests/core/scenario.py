@@ -73,23 +73,29 @@ class Scenario:
 
     def driver(self, algorithm: str, **options: Any) -> HostileDriver:
         """A driver of a fresh decoder; ``options`` as for :class:`HostileDriver`."""
+        messages = itertools.cycle(self.messages)
+        decoder, models = self.decoder(algorithm), self.models()
+        return HostileDriver(decoder, models, lambda: next(messages), **options)
+
+    def models(self) -> dict[ServerId, VirtualModel]:
+        """A fresh model for each server."""
         models: dict[ServerId, VirtualModel] = {
-            server: VirtualModel(self.target, _latency(self.target_latencies))
+            server: VirtualModel(self.target, latency(self.target_latencies))
             for server in self.targets
         }
         for server, guesser, durations in zip(
             self.drafter_servers, self.drafters, self.drafter_latencies, strict=False
         ):
-            models[server] = GuesserModel(guesser, _latency(durations))
-        messages = itertools.cycle(self.messages)
-        return HostileDriver(self.decoder(algorithm), models, lambda: next(messages), **options)
+            models[server] = GuesserModel(guesser, latency(durations))
+        return models
 
     def seconds(self, algorithm: str, **changes: Any) -> float:
         """When the last token is committed."""
         return replace(self, **changes).driver(algorithm)().seconds
 
 
-def _latency(durations: Durations) -> Callable[[Step], float]:
+def latency(durations: Durations) -> Callable[[Step], float]:
+    """Durations of forwards, in turn."""
     turns = itertools.cycle(durations)
     # A prefill of the prompt has its own price; these properties leave it out.
     return lambda step: next(turns) if step.start <= len(step.tokens) else 0

@@ -2,7 +2,17 @@
 
 import pytest
 
-from dsi_ray.core.messages import Ended, Event, Mode, Output, Reason, Role, ServerId, Task
+from dsi_ray.core.messages import (
+    Ended,
+    Event,
+    Mode,
+    Output,
+    Reason,
+    Role,
+    ServerId,
+    Task,
+    TokenLogprobs,
+)
 from dsi_ray.core.session import ServerSession, Step
 
 SERVER = ServerId(Role.TARGET, 0)
@@ -262,3 +272,45 @@ def test_a_batch_is_reported_when_its_task_is_displaced_by_a_queued_one(
     begin(session, task(1, (1, 2), 2, report=5), Mode.QUEUE)
     assert session.finish([4]) == [Output(0, 2, (3, 4), goes_on=False, forwards=2)]
     assert session.next_step() == Step((1, 2, 3, 4), 4)
+
+
+def entries(*values: float) -> tuple[TokenLogprobs, ...]:
+    """Log probabilities that can be told apart."""
+    return tuple(TokenLogprobs(value) for value in values)
+
+
+def run_with(session: ServerSession, *tokens: int) -> list[tuple[TokenLogprobs, ...]]:
+    """One forward whose log probability of each token is minus the token; what was reported."""
+    assert session.next_step() is not None
+    events = session.finish(tokens, logprobs=entries(*(-token for token in tokens)))
+    return [event.logprobs for event in events if isinstance(event, Output)]
+
+
+def test_bug_7_rejected_tokens_report_no_logprobs(session: ServerSession) -> None:
+    """Those of a block end where its tokens do, and those of later steps follow."""
+    begin(session, task(0, (1, 2, 3, 4, 5), 2))
+    assert run_with(session, 3, 7, 8, 8) == [entries(-3, -7)]
+    assert run_with(session, 6) == [entries(-6)]
+
+
+def test_tokens_reported_together_have_their_logprobs(session: ServerSession) -> None:
+    begin(session, task(0, (1, 2), 2, report=2))
+    assert run_with(session, 3) == []
+    assert run_with(session, 4) == [entries(-3, -4)]
+
+
+def test_a_successor_takes_over_the_logprobs_of_what_it_knows(session: ServerSession) -> None:
+    begin(session, task(0, (1, 2), 2))
+    session.next_step()
+    begin(session, task(1, (1, 2), 2, limit=0), Mode.QUEUE)
+    events = session.finish([3], logprobs=entries(-3))
+    assert [event.logprobs for event in events if isinstance(event, Output)] == [entries(-3)] * 2
+
+
+def test_a_new_path_forgets_the_logprobs_of_the_old_one(session: ServerSession) -> None:
+    begin(session, task(0, (1, 2), 2))
+    run_with(session, 3)
+    session.next_step()
+    assert session.submit(task(1, (1, 2, 3, 4), 3), Mode.REPLACE)
+    session.stopped()
+    assert run_with(session, 4, 5) == [entries(-4, -5)]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dsi_ray.core.messages import TokenLogprobs
 from dsi_ray.core.tree import Node, State, TokenTree
 
 
@@ -171,3 +172,12 @@ def test_runs_of_accepted_tokens(tree: TokenTree) -> None:
     commit(tree)
     assert tree.runs == [2, 0, 3, 0]
     assert (tree.accepted, tree.rejected) == (5, 2)
+
+
+def test_a_node_keeps_what_its_verdict_came_with(tree: TokenTree) -> None:
+    root = tree.root
+    last = tree.judge(root, [1, 2], [TokenLogprobs(-1), TokenLogprobs(-2)])
+    tree.judge(root, [3, 4], [TokenLogprobs(-3), TokenLogprobs(-4)])
+    assert last.parent is not None
+    assert (root.logprobs, last.parent.logprobs) == (TokenLogprobs(-1), TokenLogprobs(-2))
+    assert last.logprobs is None

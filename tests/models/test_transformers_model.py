@@ -1,5 +1,6 @@
 """Whatever happened before, `extend` says what the model says without a cache."""
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -225,3 +226,53 @@ def test_a_cache_that_cannot_be_cropped_is_refused() -> None:
     with pytest.raises(ModelError, match="cannot take back a rejected draft"):
         TransformersModel("recurrent", model, VOCAB, 2**30)
     handle.remove()
+
+
+def hot(seed: int, **fields: object) -> Sampling:
+    """A request at temperature 1."""
+    return Sampling(SamplingParams(temperature=1, **fields), 1, seed=seed)
+
+
+def test_bug_15_seeded_and_unseeded_requests_together() -> None:
+    """vLLM 10863: sessions of other seeds and parameters, in turns on one model, change nothing."""
+    requests = {
+        "a": hot(1),
+        "b": hot(2, top_k=3),
+        "c": GREEDY,
+        "d": hot(1, repetition_penalty=1.5, min_tokens=4),
+    }
+
+    def texts(names: str, in_turns: bool) -> dict[str, tuple[int, ...]]:
+        model = serve("llama")
+        paths = dict.fromkeys(names, PATH[:1])
+        turns = [name for _ in range(12) for name in names]
+        for name in turns if in_turns else sorted(turns):
+            path = paths[name]
+            paths[name] += tuple(model.extend(name, path, len(path), requests[name], GO).tokens)
+        return paths
+
+    alone = {name: texts(name, in_turns=False)[name] for name in requests}
+    assert texts("abcd", in_turns=True) == texts("dbca", in_turns=False) == alone
+    assert len(set(alone.values())) == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sampled_tokens_are_those_of_a_forward_a_token(kind: str) -> None:
+    """Whatever the block: with penalties each row has its own."""
+    sampling = hot(3, repetition_penalty=1.4, presence_penalty=0.5, top_p=0.95, logprobs=2)
+    single = serve(kind)
+    steps = [single.extend("a", PATH[:i], i, sampling, GO) for i in range(1, 13)]
+    for start in (1, 2, 7, 12):
+        block = serve(kind).extend("b", PATH, start, sampling, GO)
+        assert block.tokens == [step.tokens[0] for step in steps[start - 1 :]]
+        for found, step in zip(block.logprobs, steps[start - 1 :], strict=True):
+            assert found.logprob == pytest.approx(step.logprobs[0].logprob)
+            assert [i for i, _ in found.top] == [i for i, _ in step.logprobs[0].top]
+
+
+def test_a_drafter_guesses_no_id_that_the_target_lacks() -> None:
+    model = serve("llama")
+    sampling = dataclasses.replace(hot(5), vocab_size=9)
+    for i in range(60):
+        (token,) = model.extend("a", (*PATH[:3], i % VOCAB), 4, sampling, GO).tokens
+        assert token < 9
