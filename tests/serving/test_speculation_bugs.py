@@ -1,7 +1,8 @@
 """Bugs that recur in servers that speculate, each by its number in the reference.
 
 The server decodes speculatively; the engine beside it plainly. Others of the list are tested where
-they belong: sampling in tests/models/sampling, the commit in tests/core.
+they belong: another vocabulary (10) in tests/models/test_vocabulary.py, sampling (11-17) in
+tests/models/sampling, the commit (3, 4) in tests/core.
 """
 
 from typing import Any
