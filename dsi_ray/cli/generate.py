@@ -4,11 +4,14 @@ import asyncio
 import dataclasses
 import json
 import sys
+import uuid
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dsi_ray.cli.json_file import check_writable, write_json
 from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.progress import starting
 from dsi_ray.config import EngineConfig
@@ -43,6 +46,12 @@ def command(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object at the end instead.")
     ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write what each server did, and when, for ui.perfetto.dev.", metavar="FILE"
+        ),
+    ] = None,
 ) -> None:
     """Print how the target continues PROMPT, as it comes."""
     config = engine.load(EngineConfig)
@@ -55,6 +64,7 @@ def command(
         min_p=min_p,
         seed=seed,
     )
+    check_writable(trace)
     text = sys.stdin.read() if prompt == "-" else prompt
 
     from dsi_ray.runtime.engine import Engine
@@ -62,20 +72,32 @@ def command(
     with starting():
         running = Engine(config)
     with running:
-        completion = asyncio.run(_stream(running, text, params, echo=not as_json))
+        completion = asyncio.run(_generate(running, text, params, not as_json, trace))
     if as_json:
         typer.echo(_to_json(completion))
     else:
         typer.echo(_summary(completion.stats), err=True)
 
 
+async def _generate(
+    engine: "Engine", prompt: str, params: SamplingParams, echo: bool, trace: Path | None
+) -> "Completion":
+    from dsi_ray.runtime.trace.chrome import chrome_trace
+
+    request_id = uuid.uuid4().hex
+    completion = await _stream(engine, prompt, params, echo, request_id)
+    if trace is not None:
+        write_json(chrome_trace(await engine.trace(request_id)), trace)
+    return completion
+
+
 async def _stream(
-    engine: "Engine", prompt: str, params: SamplingParams, echo: bool
+    engine: "Engine", prompt: str, params: SamplingParams, echo: bool, request_id: str
 ) -> "Completion":
     from dsi_ray.runtime.reply import complete
 
     received = []
-    async with aclosing(engine.stream(prompt, params)) as chunks:
+    async with aclosing(engine.stream(prompt, params, request_id=request_id)) as chunks:
         async for chunk in chunks:
             received.append(chunk)
             if echo:

@@ -22,6 +22,7 @@ def _option(*names: str, help: str, **settings: Any) -> Any:
 
 C = TypeVar("C", bound=EngineConfig)
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """What the command line says of the engine; None leaves it to the file or the default."""

@@ -138,10 +138,13 @@ class VirtualDriver:
             # All that happens at one instant is one moment for the decoder.
             if self._inbox and not (self._heap and self._heap[0][0] == self._now):
                 events, self._inbox = self._inbox, []
-                commands = self._decoder.handle(events)
+                commands = self._handle(events)
                 self._observe(self._decoder)
                 self._execute(commands)
         return self.run
+
+    def _handle(self, events: list[Event]) -> list[Command]:
+        return self._decoder.handle(events)
 
     def _at(self, time: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (time, next(self._sequence), action))

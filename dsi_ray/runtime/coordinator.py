@@ -38,6 +38,9 @@ from dsi_ray.runtime.placement import measure_pace, start_servers
 from dsi_ray.runtime.ray_errors import root_cause
 from dsi_ray.runtime.request import Decoding, Generation, RequestStats, TokenChunk, histogram, join
 from dsi_ray.runtime.servers import Background, Server
+from dsi_ray.runtime.trace.record import RequestTrace
+from dsi_ray.runtime.trace.recorder import TraceRecorder
+from dsi_ray.runtime.trace.spans import Trace
 
 
 @dataclass(slots=True, eq=False)
@@ -46,11 +49,17 @@ class _Active:
 
     generation: Generation
     decoder: Decoder
+    trace: RequestTrace
     arrived: float
     chunks: "asyncio.Queue[TokenChunk | EngineError]" = field(default_factory=asyncio.Queue)
     first: float = 0.0
     last: float = 0.0
     messages: int = 0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since its arrival."""
+        return time.perf_counter() - self.arrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,7 @@ class Coordinator:
         self._active: dict[str, _Active] = {}
         self._of_task: dict[int, tuple[_Active, ServerId]] = {}
         self._task_ids = itertools.count()
+        self._traces = TraceRecorder()
         self._background = Background()
         self._lost: set[ServerId] = set()
         self._failure: EngineError | None = None
@@ -154,11 +164,29 @@ class Coordinator:
             "lookahead": self._pace.lookahead(max(1, self._pool.size)),
         }
 
+    async def trace(self, request: str, since: float) -> list[Trace]:
+        """What each server did for a request, or for all parts of one; nothing if unknown."""
+        return [self._snapshot(trace, since) for trace in self._traces.find(request)]
+
+    def _snapshot(self, trace: RequestTrace, since: float) -> Trace:
+        active = self._active.get(trace.request)
+        if active is None:
+            return trace.snapshot(0.0, since)
+        self._note_stats(active)
+        return trace.snapshot(active.elapsed, since)
+
+    def _note_stats(self, active: _Active) -> None:
+        """Puts the figures into the trace; before the first commit there are none."""
+        if active.first:
+            active.trace.stats = self._stats(active)
+
     def _admit(self, generation: Generation) -> _Active:
         if self._failure is not None:
             raise self._failure
         decoder = self._decoder(generation)
-        active = self._active[generation.id] = _Active(generation, decoder, time.perf_counter())
+        trace = self._traces.open(decoder.request, generation.decoding.algorithm)
+        active = _Active(generation, decoder, trace, time.perf_counter())
+        self._active[generation.id] = active
         self._execute(active, decoder.start())
         return active
 
@@ -211,6 +239,7 @@ class Coordinator:
             if entry is None:
                 continue
             active, server_id = entry
+            active.trace.hear(event, active.elapsed)
             if isinstance(event, Output) and event.seconds:
                 self._observe(server_id, event)
             if not (isinstance(event, Output) and event.goes_on):
@@ -239,6 +268,7 @@ class Coordinator:
 
     def _execute(self, active: _Active, commands: Iterable[Command]) -> None:
         for command in commands:
+            active.trace.say(command, active.elapsed)
             match command:
                 case Start(task, mode):
                     self._start_task(active, task, mode)
@@ -294,6 +324,7 @@ class Coordinator:
 
     def _leave(self, active: _Active) -> None:
         """The client has all, or has gone: what still runs is cancelled."""
+        active.trace.end(active.elapsed)
         self._execute(active, active.decoder.abandon())
         self._settle(active)
 
@@ -303,6 +334,7 @@ class Coordinator:
         over = active.decoder.over and active.decoder.idle
         if over and self._active.pop(request.id, None) is not None:
             tree = active.decoder.tree
+            self._note_stats(active)
             self._pace.observe_request(tree.accepted, tree.rejected)
             self._pool.release(request.id)
             for server_id in (*request.targets, *request.drafters):

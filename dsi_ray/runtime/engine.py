@@ -23,6 +23,7 @@ from dsi_ray.runtime.placement import bundles, create_placement_group, in_bundle
 from dsi_ray.runtime.ray_errors import root_cause
 from dsi_ray.runtime.reply import Reply, complete
 from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation, TokenChunk
+from dsi_ray.runtime.trace.spans import Trace
 
 _PLACEMENT_TIMEOUT_S = 60
 
@@ -90,14 +91,17 @@ class Engine:
         prompt: str | Sequence[int],
         params: SamplingParams | None = None,
         decoding: Decoding | None = None,
+        request_id: str | None = None,
     ) -> AsyncGenerator[Chunk, None]:
         """Yields text as its tokens are committed. Closing it ends the request everywhere.
+
+        ``request_id`` names the request for :meth:`trace`; it must be unique.
 
         Raises:
             RequestError: The request cannot be served as asked.
             EngineError: A server failed.
         """
-        generation = self._generation(prompt, params or SamplingParams(), decoding)
+        generation = self._generation(prompt, params or SamplingParams(), decoding, request_id)
         # Not an `async for` over the other generator: closing this one has to close that one.
         async with contextlib.aclosing(self._stream(generation)) as chunks:
             async for chunk in chunks:
@@ -107,6 +111,16 @@ class Engine:
         """What the group and each of its servers do now."""
         with _engine_errors():
             return await self._coordinator.status.remote()  # type: ignore[no-any-return]
+
+    async def trace(self, request_id: str, since: float = 0.0) -> list[Trace]:
+        """What each server did for a request, which may still run; for its parts ``id/0`` ... too.
+
+        Empty if it is unknown: only the last requests are kept. Who follows a request gives the
+        ``settled`` of the last trace as ``since``, and gets only what is new or has changed.
+        """
+        with _engine_errors():
+            traces: list[Trace] = await self._coordinator.trace.remote(request_id, since)
+            return traces
 
     def close(self) -> None:
         """Ends all actors and frees their devices; ends Ray if this engine started it."""
@@ -142,13 +156,17 @@ class Engine:
         return actor.remote(self.config, self._group)
 
     def _generation(
-        self, prompt: str | Sequence[int], params: SamplingParams, decoding: Decoding | None
+        self,
+        prompt: str | Sequence[int],
+        params: SamplingParams,
+        decoding: Decoding | None,
+        request_id: str | None = None,
     ) -> Generation:
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         check_request(tokens, params, self.target, self.max_model_len)
         eos = () if params.ignore_eos else self.target.eos_ids
         return Generation(
-            uuid.uuid4().hex,
+            request_id or uuid.uuid4().hex,
             tokens,
             frozenset((*eos, *params.stop_token_ids)),
             Sampling.of(params, len(tokens), self.target),

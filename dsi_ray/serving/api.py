@@ -12,9 +12,11 @@ from dsi_ray.serving.body_limit import BodyLimit
 from dsi_ray.serving.config import ServingConfig
 from dsi_ray.serving.errors import install_handlers
 from dsi_ray.serving.instrument import Instrument
+from dsi_ray.serving.page import install_page
 from dsi_ray.serving.request_id import RequestId
 from dsi_ray.serving.routes import about, generate
 from dsi_ray.serving.service import Service
+from dsi_ray.serving.traces import install_traces
 
 
 def build_api(engine: Engine, config: ServingConfig, keys: Collection[bytes] = ()) -> ASGIApp:
@@ -30,6 +32,8 @@ def build_api(engine: Engine, config: ServingConfig, keys: Collection[bytes] = (
     install_handlers(routes)
     generate.add_routes(routes, service)
     about.add_routes(routes, service)
+    install_page(routes)
+    install_traces(routes, engine)
     app: ASGIApp = BodyLimit(routes, config.max_body_bytes)
     if keys:
         app = Auth(app, keys, config.open_paths)

@@ -21,7 +21,7 @@ from dsi_ray.serving.schema.chat import (
     Delta,
 )
 from dsi_ray.serving.service import Service
-from dsi_ray.serving.writer import head, seed_of
+from dsi_ray.serving.writer import Head, head, seed_of
 
 
 async def create_chat_completion(service: Service, request: ChatRequest) -> Response | AnyAnswer:
@@ -35,18 +35,21 @@ async def create_chat_completion(service: Service, request: ChatRequest) -> Resp
     # At least one: a conversation that fills the context is refused for its length.
     left = max(engine.max_model_len - len(prompt), 1)
     wanted = left if request.wanted_tokens is None else request.wanted_tokens
-    generations = Generations.plan(service, request, [prompt], wanted)
-    return await respond(request, generations, _ChatWriter(request, prompt, engine.tokenizer))
+    top = head("chatcmpl", request.model)
+    generations = Generations.plan(service, request, [prompt], wanted, top["id"])
+    return await respond(request, generations, _ChatWriter(request, prompt, engine.tokenizer, top))
 
 
 class _ChatWriter:
     """Words an answer as ``chat.completion`` or its chunks."""
 
-    def __init__(self, request: ChatRequest, prompt: list[int], tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, request: ChatRequest, prompt: list[int], tokenizer: Tokenizer, top: Head
+    ) -> None:
         self._returns_ids = bool(request.return_token_ids)
         self._prompt_ids = prompt if request.return_token_ids else None
         self._tokenizer = tokenizer
-        self._head = head("chatcmpl", request.model)
+        self._head = top
 
     def opening(self, index: int) -> ChunkChoice:
         """The role."""

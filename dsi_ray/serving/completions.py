@@ -12,7 +12,7 @@ from dsi_ray.serving.logprobs import TextOffsets, completion_logprobs
 from dsi_ray.serving.schema.answers import AnyAnswer, Metrics, Usage
 from dsi_ray.serving.schema.completions import Completion, CompletionChoice, CompletionRequest
 from dsi_ray.serving.service import Service
-from dsi_ray.serving.writer import head, seed_of
+from dsi_ray.serving.writer import Head, head, seed_of
 
 
 async def create_completion(service: Service, request: CompletionRequest) -> Response | AnyAnswer:
@@ -26,8 +26,9 @@ async def create_completion(service: Service, request: CompletionRequest) -> Res
         await service.aside(encode, prompt) if isinstance(prompt, str) else prompt
         for prompt in request.prompts
     ]
-    generations = Generations.plan(service, request, prompts, request.wanted_tokens)
-    writer = _CompletionWriter(request, prompts, service.engine.tokenizer)
+    top = head("cmpl", request.model)
+    generations = Generations.plan(service, request, prompts, request.wanted_tokens, top["id"])
+    writer = _CompletionWriter(request, prompts, service.engine.tokenizer, top)
     return await respond(request, generations, writer)
 
 
@@ -35,12 +36,16 @@ class _CompletionWriter:
     """Words an answer as ``text_completion``."""
 
     def __init__(
-        self, request: CompletionRequest, prompts: Sequence[list[int]], tokenizer: Tokenizer
+        self,
+        request: CompletionRequest,
+        prompts: Sequence[list[int]],
+        tokenizer: Tokenizer,
+        top: Head,
     ) -> None:
         self._request = request
         self._prompts = prompts
         self._tokenizer = tokenizer
-        self._head = head("cmpl", request.model)
+        self._head = top
         self._offsets: dict[int, TextOffsets] = {}
 
     def opening(self, index: int) -> CompletionChoice | None:

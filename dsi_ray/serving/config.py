@@ -29,8 +29,14 @@ class ServingConfig(EngineConfig):
     served_model_name: Annotated[str, Field(min_length=1)] | None = None
     api_key_file: Path | None = None
     open_paths: tuple[str, ...] = (
-        "/", "/docs", "/openapi.json", "/health", "/metrics", "/version"
-    )  # fmt: skip
+        "/",
+        "/static",
+        "/docs",
+        "/openapi.json",
+        "/health",
+        "/metrics",
+        "/version",
+    )
     max_requests: Annotated[int, Field(ge=1)] = 256
     max_body_bytes: Annotated[int, Field(ge=1)] = 2**23
     request_timeout_s: Annotated[float, Field(gt=0)] = 600.0

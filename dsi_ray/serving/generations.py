@@ -9,8 +9,9 @@ from typing import Self
 from dsi_ray.core.messages import FinishReason
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
-from dsi_ray.runtime.request import Chunk
+from dsi_ray.runtime.request import Chunk, Decoding
 from dsi_ray.serving.deadline import within
+from dsi_ray.serving.extension import DsiOptions
 from dsi_ray.serving.merge import merge
 from dsi_ray.serving.schema.answers import Usage
 from dsi_ray.serving.schema.generation import GenerationRequest
@@ -32,8 +33,17 @@ class Generations:
         asks: One for each choice of the answer.
     """
 
-    def __init__(self, service: Service, asks: Sequence[Ask], prompt_tokens: int) -> None:
+    def __init__(
+        self,
+        service: Service,
+        asks: Sequence[Ask],
+        prompt_tokens: int,
+        decoding: Decoding,
+        answer_id: str,
+    ) -> None:
         self.asks = asks
+        self._decoding = decoding
+        self._answer_id = answer_id
         self._service = service
         self._prompt_tokens = prompt_tokens
         self._completion_tokens = 0
@@ -45,6 +55,7 @@ class Generations:
         request: GenerationRequest,
         prompts: Sequence[Sequence[int]],
         max_tokens: int,
+        answer_id: str,
     ) -> Self:
         """Returns all choices of a request in their order: those of the first prompt come first.
 
@@ -62,7 +73,8 @@ class Generations:
             Ask(prompt, replace(params, seed=request.seed_of(index)) if max_tokens else None)
             for index, prompt in enumerate(choices)
         ]
-        return cls(service, asks, sum(map(len, prompts)))
+        decoding = (request.dsi or DsiOptions()).decoding(engine.config)
+        return cls(service, asks, sum(map(len, prompts)), decoding, answer_id)
 
     async def chunks(self) -> AsyncGenerator[tuple[int, Chunk]]:
         """Yields what is generated, each chunk with the index of its choice.
@@ -75,7 +87,7 @@ class Generations:
         """
         service = self._service
         with service.gate.hold(len(self.asks)):
-            merged = merge([self._stream(ask) for ask in self.asks])
+            merged = merge([self._stream(index, ask) for index, ask in enumerate(self.asks)])
             async with aclosing(within(service.timeout_s, merged)) as items:
                 async for item in items:
                     yield item
@@ -89,15 +101,18 @@ class Generations:
             total_tokens=self._prompt_tokens + self._completion_tokens,
         )
 
-    async def _stream(self, ask: Ask) -> AsyncGenerator[Chunk]:
+    async def _stream(self, index: int, ask: Ask) -> AsyncGenerator[Chunk]:
         if ask.params is None:
             yield Chunk("", (), FinishReason.LENGTH)
             return
         metrics, engine = self._service.metrics, self._service.engine
         metrics.prompt_tokens.inc(len(ask.prompt))
         started, first = time.perf_counter(), True
+        # Traces of the request are found under this name.
+        name = f"{self._answer_id}/{index}"
+        stream = engine.stream(ask.prompt, ask.params, self._decoding, name)
         with metrics.in_flight.track_inprogress():
-            async with aclosing(engine.stream(ask.prompt, ask.params)) as chunks:
+            async with aclosing(stream) as chunks:
                 async for chunk in chunks:
                     if first:
                         metrics.ttft_seconds.observe(time.perf_counter() - started)

@@ -1,6 +1,7 @@
 """``dsi-ray generate`` on a Ray of its own."""
 
 import json
+from pathlib import Path
 
 from .conftest import SIMULATED, dsi_ray
 
@@ -48,3 +49,21 @@ def test_a_temperature_without_logits_is_one_line() -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: the target (simulated) has no logits")
     assert result.stderr.count("\n") == 1
+
+
+def test_trace_of_what_the_servers_did(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    result = dsi_ray("generate", "hello", *SIMULATED, "--max-tokens=8", f"--trace={file}")
+    assert result.returncode == 0, result.stderr
+    trace = json.loads(file.read_text())
+    (request,) = trace["otherData"]["requests"]
+    assert (request["algorithm"], request["over"]) == ("dsi", True)
+    names = {event["args"].get("name") for event in trace["traceEvents"] if event["ph"] == "M"}
+    assert {"drafter-0", "target-0", "commits"} <= names
+    assert any(event["cat"] == "draft" for event in trace["traceEvents"] if event["ph"] == "X")
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_the_work() -> None:
+    result = dsi_ray("generate", "hello", *SIMULATED, "--trace=/nowhere/trace.json")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "there is no directory /nowhere" in result.stderr

@@ -71,11 +71,12 @@ class Scenario:
             case _:
                 return NonSI(self.request)
 
-    def driver(self, algorithm: str, **options: Any) -> HostileDriver:
-        """A driver of a fresh decoder; ``options`` as for :class:`HostileDriver`."""
+    def driver(
+        self, algorithm: str, kind: Callable[..., HostileDriver] = HostileDriver, **options: Any
+    ) -> HostileDriver:
+        """A driver of a fresh decoder; ``options`` as for ``kind``."""
         messages = itertools.cycle(self.messages)
-        decoder, models = self.decoder(algorithm), self.models()
-        return HostileDriver(decoder, models, lambda: next(messages), **options)
+        return kind(self.decoder(algorithm), self.models(), lambda: next(messages), **options)
 
     def models(self) -> dict[ServerId, VirtualModel]:
         """A fresh model for each server."""

@@ -14,7 +14,9 @@ CASES = 2000
 SECONDS = 60
 
 
-def test_no_request_breaks_the_server_or_its_documentation(url: str, http: httpx.Client) -> None:
+def test_no_request_breaks_the_server_or_its_documentation(
+    url: str, http: httpx.Client, tmp_path: Path
+) -> None:
     command = [
         *(str(Path(sys.executable).parent / "schemathesis"), "run", f"{url}/openapi.json"),
         *("--workers=4", f"--max-time={SECONDS}", f"--max-examples={CASES}", "--seed=1"),
@@ -24,7 +26,12 @@ def test_no_request_breaks_the_server_or_its_documentation(url: str, http: httpx
     ]
     hooks = {"SCHEMATHESIS_HOOKS": "fuzz_hooks", "PYTHONPATH": str(Path(__file__).parent)}
     run = subprocess.run(
-        command, env={**os.environ, **hooks}, capture_output=True, text=True, timeout=280
+        command,
+        env={**os.environ, **hooks},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=280,
     )
     assert run.returncode == 0, run.stdout + run.stderr
     passed = re.search(r"(\d+) generated, (\d+) passed", run.stdout)

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 from dsi_ray.models.hashing import choice_seed
 from dsi_ray.params import SamplingParams, Seed
 from dsi_ray.runtime.errors import RequestError
+from dsi_ray.serving.extension import DsiOptions
 from dsi_ray.serving.schema.fields import (
     UNSUPPORTED,
     Ignored,
@@ -63,6 +64,7 @@ class GenerationRequest(StructuredOutput):
     return_token_ids: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    dsi: DsiOptions | None = None
 
     user: Ignored = None
     metadata: Ignored = None

@@ -1,0 +1,277 @@
+"""RequestTrace: the record of one request, from what the coordinator says and hears.
+
+Nobody is asked anything: a report carries how long its forwards took, so they began that much
+before it was heard; work that is replaced or cancelled ends when that is said. The times are
+therefore the coordinator's, a message's latency later than a server's own.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dsi_ray.config import Algorithm
+from dsi_ray.core.decoders import Request
+from dsi_ray.core.messages import (
+    Cancel,
+    Command,
+    Emit,
+    Ended,
+    Event,
+    Fail,
+    Mode,
+    Output,
+    Reason,
+    Role,
+    ServerId,
+    Start,
+    Task,
+)
+from dsi_ray.runtime.request import RequestStats
+from dsi_ray.runtime.trace.spans import Commit, Kind, Outcome, Trace
+from dsi_ray.runtime.trace.work import Work, agreement
+
+MAX_SPANS = 4096
+
+_OUTCOMES = {
+    Reason.DONE: Outcome.ACCEPTED,
+    Reason.REPLACED: Outcome.CANCELLED,
+    Reason.CANCELLED: Outcome.CANCELLED,
+    Reason.FAILED: Outcome.FAILED,
+}
+"""Of a task that was running and ended without output; a dropped one never ran."""
+
+
+@dataclass(slots=True, eq=False)
+class _Live:
+    """A task whose end was not heard.
+
+    Attributes:
+        base: Up to which position its path was committed when it was sent: that is not kept.
+        path: What follows: its drafts, or its own tokens as far as they were heard.
+        start: The first position for which it has not reported.
+        drafts_end: Up to which position it has drafts to verify.
+        stopped: When it was told to stop while it may have been running.
+    """
+
+    server: ServerId
+    is_prefill: bool
+    sent: float
+    base: int
+    path: tuple[int, ...]
+    start: int
+    drafts_end: int
+    stopped: float | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What it is doing now."""
+        if self.is_prefill:
+            return Kind.PREFILL
+        if self.server.role is Role.DRAFTER:
+            return Kind.DRAFT
+        return Kind.VERIFICATION if self.start < self.drafts_end else Kind.PLAIN_STEP
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """A server: when its last span ended, and its tasks in the order in which they were sent."""
+
+    free: float = 0.0
+    tasks: list[_Live] = field(default_factory=list)
+
+
+class RequestTrace:
+    """The record of one request. All times are seconds from its arrival and never go back.
+
+    Args:
+        request: As the decoder has it.
+        algorithm: How it is decoded, if it has drafters.
+        max_spans: Bound on the spans, and on the commits, that are kept.
+
+    Attributes:
+        request: Its id.
+        stats: The request's figures, once somebody knows them.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        algorithm: Algorithm,
+        max_spans: int = MAX_SPANS,
+    ) -> None:
+        self.request = request.id
+        self.stats: RequestStats | None = None
+        self._algorithm = algorithm if request.drafters else Algorithm.NON_SI
+        self._prompt_tokens = len(request.prompt)
+        self._max_spans = max_spans
+        self._lanes = {server: _Lane() for server in (*request.drafters, *request.targets)}
+        self._tasks: dict[int, _Live] = {}
+        self._text: list[int] = []
+        self._works: list[Work] = []
+        self._commits: list[Commit] = []
+        self._omitted = 0
+        self._ended: float | None = None
+
+    def say(self, command: Command, now: float) -> None:
+        """Notes a command of the decoder."""
+        now = whole(now)
+        match command:
+            case Start(task, mode):
+                self._start(task, mode, now)
+            case Cancel(task_id):
+                self._stop([self._tasks[task_id]] if task_id in self._tasks else [], now)
+            case Emit(tokens, finish):
+                self._commit(tokens, now)
+                if finish is not None:
+                    self.end(now)
+            case Fail():
+                self.end(now)
+
+    def hear(self, event: Event, now: float) -> None:
+        """Notes an event of a server."""
+        now = whole(now)
+        live = self._tasks.get(event.task)
+        if live is None:
+            return
+        if isinstance(event, Output):
+            self._report(live, event, now)
+            if event.goes_on:
+                return
+        else:
+            self._end_task(live, event, now)
+        self._lanes[live.server].tasks.remove(live)
+        del self._tasks[event.task]
+
+    def end(self, now: float) -> None:
+        """Notes that nothing more will be committed."""
+        if self._ended is None:
+            self._ended = whole(now)
+
+    def snapshot(self, now: float, since: float = 0.0) -> Trace:
+        """The trace so far, without what ended before ``since``."""
+        now, over = whole(now), self._ended is not None
+        unfinished = list(self._unfinished(now))
+        works = [work for work in (*self._works, *unfinished) if work.end >= since]
+        spans = [work.span(self._text_of(work), over) for work in works]
+        seconds = self._length(unfinished) if over else now
+        open_ends = [span.begin for span in spans if span.outcome is Outcome.PENDING]
+        open_ends += [work.begin for work in unfinished]
+        return Trace(
+            self.request,
+            self._algorithm,
+            self._prompt_tokens,
+            tuple(self._lanes),
+            tuple(spans),
+            tuple(commit for commit in self._commits if commit.time >= since),
+            seconds,
+            min(open_ends, default=seconds),
+            over,
+            self._omitted,
+            self.stats,
+        )
+
+    def _length(self, unfinished: list[Work]) -> float:
+        """When the last thing happened."""
+        last_commits = [commit.time for commit in self._commits[-1:]]
+        ends = [lane.free for lane in self._lanes.values()] + [work.end for work in unfinished]
+        return max(ends + last_commits)
+
+    def _start(self, task: Task, mode: Mode, now: float) -> None:
+        tasks = self._lanes[task.server].tasks
+        # As on the server: a prefill is never replaced, new work waits for it.
+        waits = bool(tasks) and (mode is Mode.QUEUE or tasks[0].is_prefill)
+        if not waits:
+            self._stop(tasks, now)
+        base = self._prompt_tokens + len(self._text)
+        live = self._tasks[task.id] = _Live(
+            task.server,
+            task.is_prefill,
+            now,
+            base,
+            task.tokens[base:],
+            task.start,
+            len(task.tokens),
+        )
+        tasks.append(live)
+
+    def _stop(self, tasks: Iterable[_Live], now: float) -> None:
+        for live in tasks:
+            live.stopped = now if live.stopped is None else live.stopped
+
+    def _commit(self, tokens: tuple[int, ...], now: float) -> None:
+        self._text += tokens
+        if len(self._commits) < self._max_spans:
+            self._commits.append(Commit(now, len(tokens), len(self._text)))
+        else:
+            self._omitted += 1
+
+    def _report(self, live: _Live, output: Output, now: float) -> None:
+        # What the server knew before is not reported again: this may be further than was asked for.
+        live.start = output.start
+        kind, drafts, agreed = live.kind, len(output.tokens), 0
+        first = output.start - live.base
+        if live.server.role is Role.TARGET:
+            wanted = live.path[first : live.drafts_end - live.base]
+            drafts, agreed = len(wanted), agreement(wanted, output.tokens)
+            if agreed < drafts:
+                live.drafts_end = 0
+        live.path = live.path[:first] + output.tokens
+        live.start += len(output.tokens)
+        if output.forwards:
+            self._add(
+                Work(
+                    live.server,
+                    kind,
+                    whole(now - output.seconds),
+                    now,
+                    output.start,
+                    None,
+                    live.base,
+                    live.path,
+                    len(output.tokens),
+                    drafts,
+                    agreed,
+                    output.forwards,
+                )
+            )
+
+    def _end_task(self, live: _Live, event: Ended, now: float) -> None:
+        """A running task leaves a span; one that waited for another leaves none."""
+        outcome = _OUTCOMES.get(event.reason)
+        lane = self._lanes[live.server]
+        end = now if live.stopped is None else live.stopped
+        if outcome is not None and lane.tasks[0] is live and max(live.sent, lane.free) < end:
+            self._add(Work(live.server, live.kind, live.sent, end, live.start, outcome))
+
+    def _add(self, work: Work) -> None:
+        """Keeps a span, cut to what its lane has left."""
+        lane = self._lanes[work.server]
+        work.begin = max(work.begin, lane.free)
+        lane.free = work.end
+        if len(self._works) < self._max_spans:
+            self._works.append(work)
+        else:
+            self._omitted += 1
+
+    def _unfinished(self, now: float) -> Iterator[Work]:
+        """What was not reported: on each lane the running task, and before it stopped ones."""
+        for server, lane in self._lanes.items():
+            free = lane.free
+            for live in lane.tasks:
+                stopped = self._ended if live.stopped is None else live.stopped
+                begin, end = max(free, live.sent), now if stopped is None else stopped
+                if begin < end:
+                    outcome = Outcome.RUNNING if stopped is None else Outcome.CANCELLED
+                    yield Work(server, live.kind, begin, end, live.start, outcome)
+                    free = end
+                if live.stopped is None:
+                    break
+
+    def _text_of(self, work: Work) -> list[int]:
+        """The text from the work's base on, as far as its path goes."""
+        first = work.base - self._prompt_tokens
+        return self._text[first : first + len(work.path)] if work.path else []
+
+
+def whole(seconds: float) -> float:
+    """Whole microseconds, so that times are equal to themselves after a journey as JSON."""
+    return round(seconds, 6)

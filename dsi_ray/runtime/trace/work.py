@@ -1,0 +1,81 @@
+"""Work: a stretch of work whose outcome depends on the text to come."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dsi_ray.core.messages import Role, ServerId
+from dsi_ray.runtime.trace.spans import Kind, Outcome, Span
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """What becomes a :class:`Span` when somebody asks.
+
+    Attributes:
+        server: As in the span.
+        kind: As in the span.
+        begin: As in the span.
+        end: As in the span.
+        start: As in the span.
+        outcome: Where it does not depend on the text.
+        base: Position of the first token of ``path``.
+        path: What it was conditioned on beyond what was committed, then what it gave.
+        tokens: As in the span.
+        drafts: As in the span.
+        agreed: Of a verification: how many drafts were the target's own tokens.
+        forwards: As in the span.
+    """
+
+    server: ServerId
+    kind: Kind
+    begin: float
+    end: float
+    start: int
+    outcome: Outcome | None = None
+    base: int = 0
+    path: tuple[int, ...] = ()
+    tokens: int = 0
+    drafts: int = 0
+    agreed: int = 0
+    forwards: int = 0
+
+    def span(self, known: Sequence[int], over: bool) -> Span:
+        """The span, given the text from ``base`` on and whether that is all of it."""
+        outcome, accepted = self.outcome, self.agreed
+        if outcome is None:
+            same = agreement(self.path, known)
+            contradicted = same < min(len(self.path), len(known))
+            outcome = self._outcome(same - (self.start - self.base), contradicted, over)
+            if self.server.role is Role.DRAFTER:
+                accepted = max(0, same - (self.start - self.base))
+        return Span(
+            self.server,
+            self.kind,
+            outcome,
+            self.begin,
+            self.end,
+            self.start,
+            self.tokens,
+            self.drafts,
+            accepted,
+            self.forwards,
+        )
+
+    def _outcome(self, came_true: int, contradicted: bool, over: bool) -> Outcome:
+        """What became of it; ``came_true`` of its tokens did, less than 0 if its path did not."""
+        if contradicted and (came_true < 0 or self.server.role is Role.TARGET):
+            return Outcome.UNUSED
+        if contradicted:
+            return Outcome.REJECTED
+        if came_true < self.tokens and not (over and came_true > 0):
+            return Outcome.UNUSED if over else Outcome.PENDING
+        is_rejection = self.server.role is Role.TARGET and self.agreed < self.drafts
+        return Outcome.REJECTED if is_rejection else Outcome.ACCEPTED
+
+
+def agreement(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two paths share, from the first on."""
+    for count, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return count
+    return min(len(one), len(other))
