@@ -9,7 +9,7 @@ Responses = dict[int | str, dict[str, Any]]
 STREAM: Responses = {
     200: {
         "description": "The answer; with stream: true its chunks as server-sent events.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {}},
     }
 }
 
