@@ -8,35 +8,53 @@ from pathlib import Path
 
 import httpx
 
-CASES = 2000
-"""Of each kind of operation at most; the time below ends it earlier on a slow machine."""
-
 SECONDS = 60
+CHAT = "path=/v1/chat/completions"
+"""Half of the cases are for the largest schema."""
+
+OPTIONS = [
+    f"--max-time={SECONDS}",
+    "--phases=coverage,fuzzing",
+    "--continue-on-failure",
+    "--request-timeout=30",
+    # What fields must be to each other is more than a schema can say.
+    "--exclude-checks=positive_data_acceptance",
+    "--generation-database=none",
+    "--seed=1",
+    "--no-color",
+]
+
+
+def start(url: str, folder: Path, *which: str) -> "subprocess.Popen[str]":
+    """Runs schemathesis; in one thread, as Python's own parser fails in several (3.11)."""
+    program = str(Path(sys.executable).parent / "schemathesis")
+    hooks = {"SCHEMATHESIS_HOOKS": "fuzz_hooks", "PYTHONPATH": str(Path(__file__).parent)}
+    return subprocess.Popen(
+        [program, "run", f"{url}/openapi.json", "--workers=1", *which, *OPTIONS],
+        env={**os.environ, **hooks},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def test_no_request_breaks_the_server_or_its_documentation(
     url: str, http: httpx.Client, tmp_path: Path
 ) -> None:
-    command = [
-        *(str(Path(sys.executable).parent / "schemathesis"), "run", f"{url}/openapi.json"),
-        *("--workers=4", f"--max-time={SECONDS}", f"--max-examples={CASES}", "--seed=1"),
-        *("--phases=coverage,fuzzing", "--request-timeout=30", "--continue-on-failure"),
-        # What fields must be to each other is more than a schema can say.
-        *("--exclude-checks=positive_data_acceptance", "--no-color", "--generation-database=none"),
-    ]
-    hooks = {"SCHEMATHESIS_HOOKS": "fuzz_hooks", "PYTHONPATH": str(Path(__file__).parent)}
-    run = subprocess.run(
-        command,
-        env={**os.environ, **hooks},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    passed = re.search(r"(\d+) generated, (\d+) passed", run.stdout)
-    assert passed is not None and passed[1] == passed[2], run.stdout
-    assert int(passed[1]) > 100
+    cases = 0
+    with (
+        start(url, tmp_path, f"--include-{CHAT}") as chat,
+        start(url, tmp_path, f"--exclude-{CHAT}") as rest,
+    ):
+        for process in (chat, rest):
+            output, _ = process.communicate(timeout=240)
+            assert process.returncode == 0, output
+            passed = re.search(r"(\d+) generated, (\d+) passed", output)
+            assert passed is not None and passed[1] == passed[2], output
+            cases += int(passed[1])
+    print(f"{cases} cases")
+    assert cases > 200
     health = http.get("/health").json()
     assert (health["status"], health["lost"]) == ("ok", [])
     body = {"model": "demo", "prompt": "def f(", "max_tokens": 3}
