@@ -61,6 +61,7 @@ class SamplingParams:
         stop: Strings that end the text; they are not part of it.
         stop_token_ids: Ids that end the text; the id itself is part of the output tokens.
         ignore_eos: Go on past the model's end-of-sequence tokens.
+        skip_special_tokens: Leave special tokens out of the text.
     """
 
     max_tokens: Annotated[int, Field(ge=1)] = 128
@@ -84,6 +85,7 @@ class SamplingParams:
     stop: Annotated[tuple[StopString, ...], Field(max_length=MAX_STOPS)] = ()
     stop_token_ids: _TokenIds = ()
     ignore_eos: bool = False
+    skip_special_tokens: bool = True
 
     @property
     def is_greedy(self) -> bool:

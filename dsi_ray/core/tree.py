@@ -82,6 +82,8 @@ class TokenTree:
         root: The node of the last committed token.
         accepted: Committed tokens that a drafter had guessed.
         rejected: Committed tokens in whose place drafters had guessed others only.
+        runs: Numbers of accepted tokens in a row, up to each token that no drafter had guessed; the
+            last one is open. A token without any draft in its place does not make an empty run.
     """
 
     def __init__(self, prompt: Sequence[int]) -> None:
@@ -91,6 +93,7 @@ class TokenTree:
         self.root = Node(prompt[-1], len(prompt) - 1, None)
         self.accepted = 0
         self.rejected = 0
+        self.runs = [0]
 
     def path(self, tip: Node) -> list[Node]:
         """The nodes from the root to ``tip``, both included; empty if ``tip`` is not ahead."""
@@ -162,8 +165,12 @@ class TokenTree:
         survivor = old.child(token)
         if survivor.drafters:
             self.accepted += 1
+            self.runs[-1] += 1
         elif any(child.drafters for child in old.children.values()):
             self.rejected += 1
+            self.runs.append(0)
+        elif self.runs[-1]:
+            self.runs.append(0)
         old.state = State.COMMITTED
         old.children = {token: survivor}
         survivor.parent = None

@@ -1,26 +1,58 @@
 """Text to token ids and back, as the target wants it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import ModelError
+from dsi_ray.models.token_bytes import TokenBytes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+class ChatError(ValueError):
+    """A conversation cannot be put into the model's words."""
+
+
 class Tokenizer(Protocol):
     """What the rest of the system needs of a tokenizer."""
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Returns the ids of a prompt, with the special tokens that the model expects."""
 
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Returns the text of ids; special tokens have none unless they are asked for."""
+
+    def token_bytes(self, token: int) -> bytes:
+        """Returns what a token adds to the text, special ones included; maybe half a character."""
+
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
+        """Returns the conversation as the model's chat template writes it.
+
+        Args:
+            messages: Each with ``role`` and ``content``, and what else the template may read.
+            options: The template's own, ``add_generation_prompt`` among them.
+
+        Raises:
+            ChatError: The model has no chat template, or its template refuses the messages.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A tokenizer's decoder that shows special tokens."""
+
+    tokenizer: Tokenizer
+
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of ids; special tokens have none."""
+        """Returns the text of ids."""
+        return self.tokenizer.decode(ids, skip_special_tokens=False)
 
 
 def load_tokenizer(target: ModelConfig) -> Tokenizer:
@@ -46,19 +78,51 @@ class PretrainedTokenizer:
         if source.endswith(".gguf") and _gguf_pre_tokenizer(source) == "smollm":
             split_digits(self._tokenizer)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Returns the ids of a prompt, with the special tokens that the model expects."""
         # Not verbose: the length is checked elsewhere, against the engine's own limit.
-        ids: list[int] = self._tokenizer.encode(text, verbose=False)
+        ids: list[int] = self._tokenizer.encode(
+            text, add_special_tokens=add_special_tokens, verbose=False
+        )
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of ids; special tokens have none."""
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Returns the text of ids; special tokens have none unless they are asked for."""
         text = self._tokenizer.decode(
-            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+            list(ids), skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
         )
         assert isinstance(text, str)
         return text
+
+    def token_bytes(self, token: int) -> bytes:
+        """Returns what a token adds to the text, special ones included; maybe half a character."""
+        return self._token_bytes(token)
+
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
+        """Returns the conversation as the model's chat template writes it.
+
+        Raises:
+            ChatError: The model has no chat template, or its template refuses the messages.
+        """
+        if not self._tokenizer.chat_template:
+            raise ChatError(
+                "the model has no chat template: use /v1/completions, or add "
+                "chat_template.jinja to the model directory"
+            )
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages], tokenize=False, **options
+            )
+        # A template is code of the checkpoint, over input of the client: any kind may come.
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ChatError(f"the model's chat template refuses the messages: {reason}") from error
+        assert isinstance(text, str)
+        return text
+
+    @cached_property
+    def _token_bytes(self) -> TokenBytes:
+        return TokenBytes(self._tokenizer)
 
 
 class SimulatedTokenizer:
@@ -69,16 +133,24 @@ class SimulatedTokenizer:
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Returns the ids that ``decode`` wrote, and an id for each byte of any other text."""
         ids: list[int] = []
         for number, other in self._TOKEN.findall(text):
             ids += [int(number)] if number else other.encode(errors="replace")
         return [token % self._vocab_size for token in ids]
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Returns ``⟨id⟩`` for each id."""
         return "".join(f"⟨{token}⟩" for token in ids)
+
+    def token_bytes(self, token: int) -> bytes:
+        """Returns ``⟨id⟩``."""
+        return f"⟨{token}⟩".encode()
+
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
+        """Returns the messages' texts, one after the other."""
+        return "\n".join(str(message["content"]) for message in messages)
 
 
 def _load(source: str) -> "PreTrainedTokenizerBase":

@@ -36,7 +36,7 @@ from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.placement import measure_pace, start_servers
 from dsi_ray.runtime.ray_errors import root_cause
-from dsi_ray.runtime.request import Decoding, Generation, RequestStats, TokenChunk, join
+from dsi_ray.runtime.request import Decoding, Generation, RequestStats, TokenChunk, histogram, join
 from dsi_ray.runtime.servers import Background, Server
 from dsi_ray.runtime.trace.record import RequestTrace
 from dsi_ray.runtime.trace.recorder import TraceRecorder
@@ -319,6 +319,7 @@ class Coordinator:
             cancelled_tasks=decoder.counts.cancelled_tasks,
             messages=active.messages,
             seed=active.generation.sampling.seed_in_use,
+            acceptance_histogram=histogram(decoder.tree.runs),
         )
 
     def _leave(self, active: _Active) -> None:

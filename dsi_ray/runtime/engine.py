@@ -12,7 +12,7 @@ from ray.util.placement_group import remove_placement_group
 from dsi_ray.config import ConfigError, EngineConfig
 from dsi_ray.models.base import ModelInfo, Sampling
 from dsi_ray.models.text_stream import TextStream
-from dsi_ray.models.tokenizer import Tokenizer, load_tokenizer
+from dsi_ray.models.tokenizer import Tokenizer, Verbatim, load_tokenizer
 from dsi_ray.models.vocabulary import check_vocabularies
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
@@ -174,7 +174,9 @@ class Engine:
         )
 
     def _text(self, generation: Generation) -> TextStream:
-        return TextStream(self.tokenizer, generation.prompt, generation.params.stop)
+        params = generation.params
+        decoder = self.tokenizer if params.skip_special_tokens else Verbatim(self.tokenizer)
+        return TextStream(decoder, generation.prompt, params.stop)
 
     async def _gather(self, generation: Generation) -> Completion:
         async with contextlib.aclosing(self._stream(generation)) as chunks:

@@ -1,5 +1,6 @@
 """One request, as callers of an engine see it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -68,6 +69,8 @@ class RequestStats:
             streams and cancellations.
         seed: With which the same request gives the same tokens again, given or drawn; None where
             decoding was greedy.
+        acceptance_histogram: How many runs of 0, 1, 2, ... accepted tokens there were, each up to a
+            token that no drafter had guessed; empty without drafts.
     """
 
     prompt_tokens: int
@@ -83,6 +86,7 @@ class RequestStats:
     cancelled_tasks: int
     messages: int
     seed: int | None = None
+    acceptance_histogram: tuple[int, ...] = ()
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -94,6 +98,13 @@ class RequestStats:
     def messages_per_token(self) -> float:
         """Messages per committed token."""
         return self.messages / self.completion_tokens
+
+
+def histogram(runs: Sequence[int]) -> tuple[int, ...]:
+    """Counts the runs of :class:`TokenTree` by length; the last, open one only if it has begun."""
+    closed = runs if runs[-1] else runs[:-1]
+    counts = Counter(closed)
+    return tuple(counts[length] for length in range(max(closed, default=-1) + 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,16 @@ No ``from __future__ import annotations`` here: Serve turns the builder's argume
 of its annotation only where that is a class, not a string.
 """
 
-from fastapi import FastAPI
+from collections.abc import Collection
+
 from ray import serve
 from ray.serve import Application
+from starlette.types import ASGIApp
 
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.serving.api import build_api
+from dsi_ray.serving.auth import read_keys
 from dsi_ray.serving.config import ServingConfig
 
 APP_NAME = "dsi-ray"
@@ -20,12 +23,13 @@ DEPLOYMENT_NAME = "Server"
 class Replica:
     """Owns the engine and hosts the HTTP API."""
 
-    def __init__(self, config: ServingConfig) -> None:
+    def __init__(self, config: ServingConfig, keys: Collection[bytes] = ()) -> None:
         self._config = config
+        self._keys = keys
         self._engine = Engine(config)
 
-    async def __serve_build_asgi_app__(self) -> FastAPI:
-        return build_api(self._engine, self._config.model_name)
+    async def __serve_build_asgi_app__(self) -> ASGIApp:
+        return build_api(self._engine, self._config, self._keys)
 
     async def check_health(self) -> None:
         """Called by Serve, which starts a new replica where this raises."""
@@ -39,15 +43,24 @@ class Replica:
             self._engine.close()
 
 
-# Streams are long and cost the replica little: Serve's default would let 5 at a time in.
-Server = serve.deployment(
-    name=DEPLOYMENT_NAME,
-    num_replicas=1,
-    max_ongoing_requests=256,
-    ray_actor_options={"num_cpus": 0},
-)(serve.ingress()(Replica))
+_SPARE = 64
+"""Requests beyond the limit of generations that reach the replica, to be told so, or that only ask
+how it is; and as many again may wait. More than that Serve itself turns away, with 503."""
+
+Server = serve.deployment(name=DEPLOYMENT_NAME, num_replicas=1, ray_actor_options={"num_cpus": 0})(
+    serve.ingress()(Replica)
+)
 
 
 def build_app(args: ServingConfig) -> Application:
-    """Builds the application: ``import_path: dsi_ray.serving.app:build_app``."""
-    return Server.bind(args)
+    """Builds the application: ``import_path: dsi_ray.serving.app:build_app``.
+
+    The API keys are read here, where the file and the environment are the user's.
+    """
+    server = Server.options(
+        max_ongoing_requests=args.max_requests + _SPARE,
+        max_queued_requests=_SPARE,
+        # What cannot be built the first time cannot be built the second time.
+        max_constructor_retry_count=1,
+    )
+    return server.bind(args, read_keys(args.api_key_file))

@@ -15,11 +15,31 @@ class ServingConfig(EngineConfig):
         host: Address to listen on; ``0.0.0.0`` makes the server public.
         port: Port to listen on.
         served_model_name: The ``model`` of requests; None derives it from the target.
+        api_key_file: File with one API key a line. Keys in the environment variable
+            ``DSI_RAY_API_KEYS`` (separated by commas) count too. Without any, no key is needed.
+        open_paths: Paths, with all below them, that need no key.
+        max_requests: Most generations at once, counting each choice; more get 503.
+        max_body_bytes: Largest body of a request; larger ones get 413.
+        request_timeout_s: The longest that a request may take; then it gets 504, or a stream ends
+            with an error.
     """
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65_535)] = 8000
     served_model_name: Annotated[str, Field(min_length=1)] | None = None
+    api_key_file: Path | None = None
+    open_paths: tuple[str, ...] = (
+        "/",
+        "/static",
+        "/docs",
+        "/openapi.json",
+        "/health",
+        "/metrics",
+        "/version",
+    )
+    max_requests: Annotated[int, Field(ge=1)] = 256
+    max_body_bytes: Annotated[int, Field(ge=1)] = 2**23
+    request_timeout_s: Annotated[float, Field(gt=0)] = 600.0
 
     @property
     def model_name(self) -> str:

@@ -10,40 +10,61 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from dsi_ray.runtime.errors import RequestError
+from dsi_ray.serving.request_id import request_id
+from dsi_ray.serving.schema.fields import UNSUPPORTED
+from dsi_ray.serving.schema.server import ErrorDetail, ErrorEnvelope
 
 _LOGGER = logging.getLogger(__name__)
 _INVALID = "invalid_request_error"
-_CODES = {"unsupported_parameter": "unsupported_parameter", "extra_forbidden": "unknown_parameter"}
+_CODES = {UNSUPPORTED: UNSUPPORTED, "extra_forbidden": "unknown_parameter"}
 """Codes of the validation errors that have one."""
+
+_MAX_MESSAGE = 500
+_MAX_PARAM = 100
 
 
 class ApiError(Exception):
     """An answer other than success. The message is for the client."""
 
     def __init__(
-        self, status: int, message: str, *, param: str | None = None, code: str | None = None
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.param = param
         self.code = code
+        self.headers = headers or {}
 
     @property
-    def envelope(self) -> dict[str, dict[str, str | None]]:
-        """The body of the answer."""
-        return {
-            "error": {
-                "message": self.message,
-                "type": _INVALID if self.status < 500 else "server_error",
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+    def envelope(self) -> ErrorEnvelope:
+        """The body of the answer. What a client sent may be in it, so it is bounded."""
+        return ErrorEnvelope(
+            error=ErrorDetail(
+                message=_printable(self.message, _MAX_MESSAGE),
+                type=_INVALID if self.status < 500 else "server_error",
+                param=None if self.param is None else _printable(self.param, _MAX_PARAM),
+                code=self.code,
+            )
+        )
 
     def response(self, headers: Mapping[str, str] | None = None) -> JSONResponse:
         """The answer."""
-        return JSONResponse(self.envelope, self.status, headers)
+        return JSONResponse(
+            self.envelope.model_dump(), self.status, {**self.headers, **(headers or {})}
+        )
+
+
+def _printable(text: str, limit: int) -> str:
+    """One short line that UTF-8 can hold."""
+    line = " ".join(text[: 4 * limit].split()).encode(errors="replace").decode()
+    return line if len(line) <= limit else f"{line[:limit]}…"
 
 
 def to_api_error(error: Exception) -> ApiError:
@@ -56,10 +77,11 @@ def to_api_error(error: Exception) -> ApiError:
         case RequestValidationError():
             return _from_validation(error)
         case HTTPException():
-            return ApiError(error.status_code, error.detail)
+            return ApiError(error.status_code, error.detail, headers=error.headers)
         case _:
-            _LOGGER.error("a request failed", exc_info=error)
-            return ApiError(500, "The server failed to answer; its log says why.")
+            name = request_id.get()
+            _LOGGER.error("request %s failed", name, exc_info=error)
+            return ApiError(500, f"The server failed to answer; its log says why. Request: {name}")
 
 
 def _from_validation(error: RequestValidationError) -> ApiError:
@@ -67,6 +89,9 @@ def _from_validation(error: RequestValidationError) -> ApiError:
     if problem["type"] == "json_invalid":
         return ApiError(400, f"The body is not valid JSON: {problem['ctx']['error']}.")
     path = [str(part) for part in problem["loc"][1:]]
+    if len(path) > 1 and path[0].endswith("-body"):
+        # Where a body may be of several kinds, pydantic names the kind too.
+        path = path[1:]
     message = problem["msg"].removeprefix("Value error, ")
     code = _CODES.get(problem["type"])
     if code == "unknown_parameter":
@@ -83,7 +108,7 @@ def install_handlers(app: FastAPI) -> None:
         known = to_api_error(error)
         if isinstance(error, HTTPException):
             known.message = _describe(request, error)
-        return known.response(getattr(error, "headers", None))
+        return known.response()
 
     for kind in (ApiError, RequestError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer)

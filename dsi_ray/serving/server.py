@@ -15,7 +15,7 @@ from ray import serve
 from dsi_ray.config import ConfigError
 from dsi_ray.runtime.cluster import connect
 from dsi_ray.runtime.errors import EngineError
-from dsi_ray.serving.app import APP_NAME, DEPLOYMENT_NAME, Server
+from dsi_ray.serving.app import APP_NAME, DEPLOYMENT_NAME, build_app
 from dsi_ray.serving.config import ServingConfig
 
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+Error)(?:\(\w+\))?: (.+)$", re.MULTILINE)
@@ -54,8 +54,7 @@ def wait_for_signal() -> None:
 
 def _deploy(config: ServingConfig) -> None:
     serve.start(http_options={"host": config.host, "port": config.port})
-    # What cannot be built the first time cannot be built the second time.
-    application = Server.options(max_constructor_retry_count=1).bind(config)
+    application = build_app(config)
     try:
         serve.run(application, name=APP_NAME, route_prefix="/")
     except RuntimeError as error:

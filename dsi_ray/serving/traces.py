@@ -9,6 +9,7 @@ from starlette.responses import Response
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.trace.chrome import ChromeTrace, chrome_trace
 from dsi_ray.serving.errors import ApiError
+from dsi_ray.serving.routes.documented import errors
 
 Since = Annotated[int, Query(ge=0, le=2**53, description="Leave out what ended before.")]
 
@@ -16,7 +17,11 @@ Since = Annotated[int, Query(ge=0, le=2**53, description="Leave out what ended b
 def install_traces(app: FastAPI, engine: Engine) -> None:
     """Adds the route."""
 
-    @app.get("/v1/traces/{request_id}", response_model=ChromeTrace)
+    @app.get(
+        "/v1/traces/{request_id}",
+        response_model=ChromeTrace,
+        responses=errors(400, 401, 404, 500),
+    )
     async def get_trace(request_id: str, since_us: Since = 0) -> Response:
         """The timeline of a completion, by its id, in the Trace Event Format.
 

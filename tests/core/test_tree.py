@@ -157,6 +157,23 @@ def test_a_node_awaits_a_verdict_until_one_is_known(tree: TokenTree) -> None:
     assert not node.awaits_verdict
 
 
+def test_runs_of_accepted_tokens(tree: TokenTree) -> None:
+    """Two came true, one did not, one had no draft at all, three came true."""
+    tree.judge(tree.draft(tree.root, [1, 2, 3], 0), [])
+    tree.judge(tree.root, [1, 2, 4, 5])
+    commit(tree)
+    assert tree.runs == [2, 0]
+    tree.draft(tree.root, [6], 0)
+    tree.judge(tree.root, [7])
+    commit(tree)
+    assert tree.runs == [2, 0, 0]
+    tree.draft(tree.root, [1, 2, 3], 0)
+    tree.judge(tree.root, [1, 2, 3, 4])
+    commit(tree)
+    assert tree.runs == [2, 0, 3, 0]
+    assert (tree.accepted, tree.rejected) == (5, 2)
+
+
 def test_a_node_keeps_what_its_verdict_came_with(tree: TokenTree) -> None:
     root = tree.root
     last = tree.judge(root, [1, 2], [TokenLogprobs(-1), TokenLogprobs(-2)])

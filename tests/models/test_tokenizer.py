@@ -10,7 +10,13 @@ from transformers import PreTrainedTokenizerFast
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.tokenizer import SimulatedTokenizer, load_tokenizer, split_digits
+from dsi_ray.models.tokenizer import (
+    ChatError,
+    SimulatedTokenizer,
+    Verbatim,
+    load_tokenizer,
+    split_digits,
+)
 
 
 def test_demo_round_trip() -> None:
@@ -58,3 +64,62 @@ def test_smollm_pre_tokenizer_splits_digits() -> None:
     split_digits(tokenizer)
     words = [word for word, _ in tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str("a 12")]
     assert words == ["a", "Ġ", "1", "2"]
+
+
+HELLO = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "def f"}]
+READY = {"add_generation_prompt": True}
+
+
+def word_level(folder: Path, chat_template: str | None) -> ModelConfig:
+    """A directory with a tokenizer of few words."""
+    backend = Tokenizer(models.WordLevel({"<s>": 0, "a": 1, "?": 2}, unk_token="?"))
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<s>", chat_template=chat_template
+    ).save_pretrained(folder)
+    return ModelConfig(model=str(folder))
+
+
+def test_demo_has_a_chat_template() -> None:
+    tokenizer = load_tokenizer(ModelConfig(model="demo"))
+    text = tokenizer.render_chat(HELLO, READY)
+    assert text == "<|user|>hello<|assistant|>def f<|endoftext|><|assistant|>"
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert (ids[0], ids[-2:]) == (1, [0, 2])
+    assert tokenizer.render_chat(HELLO[:1], {"add_generation_prompt": False}) == "<|user|>hello"
+
+
+def test_options_reach_the_template(tmp_path: Path) -> None:
+    template = "{% if think %}think{% endif %}{{ bos_token }}"
+    tokenizer = load_tokenizer(word_level(tmp_path, template))
+    assert tokenizer.render_chat(HELLO, {**READY, "think": True}) == "think<s>"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (None, "has no chat template"),
+        ("{{ raise_exception('roles must take turns') }}", "roles must take turns"),
+        ("{{ messages[0].content.missing.more }}", "refuses"),
+        ("{% if %}", "refuses"),
+    ],
+)
+def test_what_a_template_refuses_is_said_in_one_line(
+    tmp_path: Path, template: str | None, message: str
+) -> None:
+    tokenizer = load_tokenizer(word_level(tmp_path, template))
+    with pytest.raises(ChatError, match=message) as caught:
+        tokenizer.render_chat(HELLO, READY)
+    assert "\n" not in str(caught.value)
+
+
+def test_special_tokens_are_shown_where_asked() -> None:
+    tokenizer = load_tokenizer(ModelConfig(model="demo"))
+    ids = [0, *tokenizer.encode("def")]
+    assert tokenizer.decode(ids) == "def"
+    assert Verbatim(tokenizer).decode(ids) == "<|endoftext|>def"
+
+
+def test_simulated_chat() -> None:
+    tokenizer = load_tokenizer(SIMULATED)
+    assert tokenizer.render_chat(HELLO, READY) == "hello\ndef f"
+    assert tokenizer.token_bytes(7) == "⟨7⟩".encode()

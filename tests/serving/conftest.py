@@ -2,7 +2,7 @@
 
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx
 import openai
@@ -10,7 +10,10 @@ import pytest
 
 from dsi_ray.config import Algorithm
 from dsi_ray.runtime.engine import Engine
+from dsi_ray.serving.api import build_api
 from dsi_ray.serving.config import ServingConfig
+
+Api = Callable[..., httpx.AsyncClient]
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +34,28 @@ def engine(ray_cluster: object) -> Iterator[Engine]:
     """An engine of its own that decodes plainly: what the server must equal."""
     with Engine(ServingConfig(algorithm=Algorithm.NON_SI)) as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def simulated(ray_cluster: object) -> Iterator[Engine]:
+    """An engine whose texts take as long as its target's waits: 20 ms a token."""
+    config = {"target": "simulated:tpot_ms=20", "drafters": ["simulated:tpot_ms=5"]}
+    with Engine(ServingConfig.model_validate(config)) as engine:
+        yield engine
+
+
+@pytest.fixture
+def api() -> Api:
+    """Makes clients of an application with settings of its own, without a network between."""
+
+    def connect(
+        engine: Engine, keys: frozenset[bytes] = frozenset(), **settings: object
+    ) -> httpx.AsyncClient:
+        config = ServingConfig.model_validate({"served_model_name": "demo", **settings})
+        transport = httpx.ASGITransport(build_api(engine, config, keys))
+        return httpx.AsyncClient(transport=transport, base_url="http://server", timeout=60)
+
+    return connect
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ SCHEMA = TypeAdapter(ChromeTrace)
 
 def completion(client: openai.OpenAI, algorithm: str, **more: object) -> openai.types.Completion:
     body = {"ignore_eos": True, "dsi": {"algorithm": algorithm}}
-    arguments = {"prompt": PROMPTS[0], "max_tokens": 40, **more}
+    arguments = {"prompt": PROMPTS[0], "max_tokens": 40, "temperature": 0, **more}
     return client.completions.create(model="demo", extra_body=body, **arguments)
 
 

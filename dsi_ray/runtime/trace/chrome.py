@@ -38,7 +38,7 @@ class TracedRequest(TypedDict):
     settled_us: int
     over: bool
     omitted: int
-    stats: dict[str, float | None] | None
+    stats: dict[str, float | list[int] | None] | None
 
 
 class OtherData(TypedDict):

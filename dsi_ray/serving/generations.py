@@ -1,0 +1,124 @@
+"""The generations behind one answer: each prompt times n, run at once."""
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Self
+
+from dsi_ray.core.messages import FinishReason
+from dsi_ray.params import SamplingParams
+from dsi_ray.runtime.admission import check_request
+from dsi_ray.runtime.request import Chunk, Decoding
+from dsi_ray.serving.deadline import within
+from dsi_ray.serving.extension import DsiOptions
+from dsi_ray.serving.merge import merge
+from dsi_ray.serving.schema.answers import Usage
+from dsi_ray.serving.schema.generation import GenerationRequest
+from dsi_ray.serving.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One generation to be made; without ``params`` no token is wanted."""
+
+    prompt: Sequence[int]
+    params: SamplingParams | None
+
+
+class Generations:
+    """Runs the generations of one request and counts their tokens.
+
+    Attributes:
+        asks: One for each choice of the answer.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        asks: Sequence[Ask],
+        prompt_tokens: int,
+        decoding: Decoding,
+        answer_id: str,
+    ) -> None:
+        self.asks = asks
+        self._decoding = decoding
+        self._answer_id = answer_id
+        self._service = service
+        self._prompt_tokens = prompt_tokens
+        self._completion_tokens = 0
+
+    @classmethod
+    def plan(
+        cls,
+        service: Service,
+        request: GenerationRequest,
+        prompts: Sequence[Sequence[int]],
+        max_tokens: int,
+        answer_id: str,
+    ) -> Self:
+        """Returns all choices of a request in their order: those of the first prompt come first.
+
+        Raises:
+            RequestError: One of them cannot be run; then none is.
+        """
+        engine = service.engine
+        # What a target without logits takes when nothing is said has to be something it can do.
+        temperature = 1.0 if engine.target.has_logits else 0.0
+        params = request.params(max(max_tokens, 1), temperature)
+        for prompt in prompts:
+            check_request(prompt, params, engine.target, engine.max_model_len)
+        choices = [prompt for prompt in prompts for _ in range(request.choices)]
+        asks = [
+            Ask(prompt, replace(params, seed=request.seed_of(index)) if max_tokens else None)
+            for index, prompt in enumerate(choices)
+        ]
+        decoding = (request.dsi or DsiOptions()).decoding(engine.config)
+        return cls(service, asks, sum(map(len, prompts)), decoding, answer_id)
+
+    async def chunks(self) -> AsyncGenerator[tuple[int, Chunk]]:
+        """Yields what is generated, each chunk with the index of its choice.
+
+        However it ends, all generations end.
+
+        Raises:
+            ApiError: The server is full, or the request took too long.
+            EngineError: A generation failed.
+        """
+        service = self._service
+        with service.gate.hold(len(self.asks)):
+            merged = merge([self._stream(index, ask) for index, ask in enumerate(self.asks)])
+            async with aclosing(within(service.timeout_s, merged)) as items:
+                async for item in items:
+                    yield item
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens so far. A prompt counts once, however many choices it has."""
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._completion_tokens,
+            total_tokens=self._prompt_tokens + self._completion_tokens,
+        )
+
+    async def _stream(self, index: int, ask: Ask) -> AsyncGenerator[Chunk]:
+        if ask.params is None:
+            yield Chunk("", (), FinishReason.LENGTH)
+            return
+        metrics, engine = self._service.metrics, self._service.engine
+        metrics.prompt_tokens.inc(len(ask.prompt))
+        started, first = time.perf_counter(), True
+        # Traces of the request are found under this name.
+        name = f"{self._answer_id}/{index}"
+        stream = engine.stream(ask.prompt, ask.params, self._decoding, name)
+        with metrics.in_flight.track_inprogress():
+            async with aclosing(stream) as chunks:
+                async for chunk in chunks:
+                    if first:
+                        metrics.ttft_seconds.observe(time.perf_counter() - started)
+                        first = False
+                    self._completion_tokens += len(chunk.tokens)
+                    metrics.completion_tokens.inc(len(chunk.tokens))
+                    if chunk.stats is not None:
+                        metrics.finished(chunk.stats)
+                    yield chunk

@@ -1,0 +1,55 @@
+"""What all requests share."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from dsi_ray.runtime.engine import Engine
+from dsi_ray.serving.config import ServingConfig
+from dsi_ray.serving.errors import ApiError
+from dsi_ray.serving.gate import Gate
+from dsi_ray.serving.metrics import Metrics
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Service:
+    """The engine with its name, its limits and its figures.
+
+    Attributes:
+        engine: Generates.
+        model_name: What requests call it.
+        gate: Bounds how much it does at once.
+        metrics: Count it.
+        timeout_s: The longest that a request may take.
+    """
+
+    def __init__(self, engine: Engine, config: ServingConfig) -> None:
+        self.engine = engine
+        self.model_name = config.model_name
+        self.gate = Gate(config.max_requests)
+        self.metrics = Metrics()
+        self.timeout_s = config.request_timeout_s
+        # One thread: enough to keep the event loop free, and no tokenizer has two users at once.
+        self._aside = ThreadPoolExecutor(1, "tokenizer")
+
+    async def aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs what may take long for a long text, such as tokenizing, off the event loop."""
+        future = self._aside.submit(call, *args, **kwargs)
+        return await asyncio.wrap_future(future)
+
+    def check_model(self, name: str, param: str | None = None) -> None:
+        """Checks that ``name`` is the model that is served.
+
+        Raises:
+            ApiError: It is not.
+        """
+        if name != self.model_name:
+            raise ApiError(
+                404,
+                f"The model {name[:200]!r} does not exist; this server has {self.model_name!r}.",
+                param=param,
+                code="model_not_found",
+            )

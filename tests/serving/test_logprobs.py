@@ -1,0 +1,92 @@
+"""Log probabilities in OpenAI's two shapes."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat.chat_completion import ChoiceLogprobs
+from openai.types.completion_choice import Logprobs
+
+from dsi_ray.config import ModelConfig
+from dsi_ray.core.messages import TokenLogprobs
+from dsi_ray.models.tokenizer import load_tokenizer
+from dsi_ray.runtime.request import Chunk
+from dsi_ray.serving.logprobs import TextOffsets, chat_logprobs, completion_logprobs
+
+DEMO = load_tokenizer(ModelConfig(model="demo"))
+
+
+def chunk(ids: list[int], *entries: TokenLogprobs) -> Chunk:
+    given = entries or tuple(TokenLogprobs(-1.0, ((token, -1.0),)) for token in ids)
+    return Chunk(DEMO.decode(ids), tuple(ids), logprobs=given)
+
+
+def offsets() -> TextOffsets:
+    return TextOffsets(DEMO)
+
+
+@given(st.text(min_size=1))
+def test_offsets_lead_to_the_tokens(text: str) -> None:
+    told = completion_logprobs(DEMO, chunk(DEMO.encode(text)), offsets())
+    assert told is not None
+    ends = [*told.text_offset[1:], len(text)]
+    for token, start, end in zip(told.tokens, told.text_offset, ends, strict=True):
+        if not token.startswith("bytes:") and not text[start:end].startswith("bytes:"):
+            assert text[start:end] == token
+
+
+@given(st.text(min_size=1), st.data())
+def test_chunks_make_no_difference_to_offsets(text: str, data: st.DataObject) -> None:
+    ids = DEMO.encode(text)
+    cut = data.draw(st.integers(0, len(ids)))
+    whole = completion_logprobs(DEMO, chunk(ids), offsets())
+    shared = offsets()
+    parts = [completion_logprobs(DEMO, chunk(part), shared) for part in (ids[:cut], ids[cut:])]
+    assert whole is not None
+    assert whole.text_offset == [o for part in parts if part for o in part.text_offset]
+
+
+@given(st.text(min_size=1))
+def test_chat_bytes_are_the_texts(text: str) -> None:
+    told = chat_logprobs(DEMO, chunk(DEMO.encode(text)))
+    assert told is not None
+    assert b"".join(bytes(entry.bytes) for entry in told.content).decode() == text
+    ChoiceLogprobs.model_validate(told.model_dump())
+
+
+def test_half_a_character_has_a_name_of_its_own() -> None:
+    ids = DEMO.encode("🙂")
+    assert len(ids) > 1
+    completion = completion_logprobs(DEMO, chunk(ids), offsets())
+    chat = chat_logprobs(DEMO, chunk(ids))
+    assert completion is not None and chat is not None
+    assert completion.tokens[0] == "bytes:\\xf0"
+    assert len(set(completion.tokens)) == len(ids)
+    assert chat.content[0].token == "\\xf0"
+    assert completion.text_offset == [0] * len(ids)
+
+
+def test_the_chosen_token_is_among_the_top_ones_of_completions() -> None:
+    (a, b, c) = (DEMO.encode(letter)[0] for letter in "abc")
+    entry = TokenLogprobs(-3.0, ((a, -0.5), (b, -1.0)))
+    told = completion_logprobs(DEMO, chunk([c], entry), offsets())
+    assert told is not None
+    assert told.top_logprobs == [{"a": -0.5, "b": -1.0, "c": -3.0}]
+    Logprobs.model_validate(told.model_dump())
+    chat = chat_logprobs(DEMO, chunk([c], entry))
+    assert chat is not None
+    assert [top.token for top in chat.content[0].top_logprobs] == ["a", "b"]
+
+
+def test_no_infinity_in_json() -> None:
+    token = DEMO.encode("a")[0]
+    entry = TokenLogprobs(-math.inf, ((token, -math.inf),))
+    told = completion_logprobs(DEMO, chunk([token], entry), offsets())
+    assert told is not None
+    assert (told.token_logprobs, told.top_logprobs) == ([-9999.0], [{"a": -9999.0}])
+
+
+def test_none_asked_none_given() -> None:
+    silent = Chunk("a", (5,))
+    assert completion_logprobs(DEMO, silent, offsets()) is None
+    assert chat_logprobs(DEMO, silent) is None
