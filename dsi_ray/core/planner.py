@@ -79,6 +79,7 @@ class Pace:
         acceptance: Share of drafts that are right, over all requests.
         proven: The same, but without measurements no draft counts as right.
         spread: Mean deviation of a target forward from the mean.
+        judged: How many drafts the acceptance rate comes from.
     """
 
     target: float
@@ -87,6 +88,7 @@ class Pace:
     acceptance: float = 0.8
     proven: float = 0.0
     spread: float = 0.0
+    judged: int = 0
 
     def observe_target(self, seconds: float) -> None:
         """Takes a target forward into the mean."""
@@ -101,8 +103,11 @@ class Pace:
         """Takes the drafts of a request that ended into the acceptance rate."""
         judged = accepted + rejected
         if judged:
+            self.judged += judged
             weight = 1 - (1 - _TOKEN_WEIGHT) ** judged
             self.acceptance += weight * (accepted / judged - self.acceptance)
+            # What the first requests replace here is not even a guess.
+            weight = max(weight, judged / (_PRIOR_TOKENS + self.judged))
             self.proven += weight * (accepted / judged - self.proven)
 
     def adapt(self, decoder: DSI) -> None:
