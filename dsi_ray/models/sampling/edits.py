@@ -42,9 +42,9 @@ def edit_by_id(scores: Tensor, first: int, sampling: Sampling) -> Tensor:
         scores.masked_fill_(forbidden.index_fill_(0, allowed, False), _NEVER)
     if params.bad_token_ids:
         scores.index_fill_(1, _ids(params.bad_token_ids, scores), _NEVER)
-    # Rows before the position of the first token that may be the last.
-    early = max(0, sampling.prompt_tokens + params.min_tokens - first)
-    if early and sampling.end_ids:
+    if params.min_tokens and sampling.end_ids:
+        # Rows before the position of the first token that may be the last.
+        early = max(0, sampling.prompt_tokens + params.min_tokens - first)
         scores[:early].index_fill_(1, _ids(sampling.end_ids, scores), _NEVER)
     if (scores.amax(-1) == _NEVER).any():
         raise ModelError("the sampling parameters leave no token to choose: forbid fewer ids")

@@ -21,7 +21,7 @@ from dsi_ray.models.sampling.noise import gumbel
 def processed(logits: torch.Tensor, path: tuple[int, ...], sampling: Sampling) -> torch.Tensor:
     """The scores after ``path``, before any noise: of shape (vocabulary,), float64."""
     params = sampling.params
-    scores = logits.double()[None]
+    scores = logits.double().clone()[None]
     for token, bias in params.logit_bias:
         scores[0, token] += bias
     forbidden = set(params.bad_token_ids)
@@ -30,7 +30,7 @@ def processed(logits: torch.Tensor, path: tuple[int, ...], sampling: Sampling) -
     steps = LogitsProcessorList()
     if forbidden:
         steps.append(SuppressTokensLogitsProcessor(sorted(forbidden)))
-    if sampling.end_ids:
+    if params.min_tokens and sampling.end_ids:
         steps.append(
             MinNewTokensLengthLogitsProcessor(
                 sampling.prompt_tokens, params.min_tokens, sorted(sampling.end_ids)
