@@ -1,13 +1,15 @@
 """Requests that end early: the client goes away, a server fails."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dsi_ray.experiments.virtual_time import VirtualDriver, VirtualModel
 from tests.core.hostile import HostileDriver
-from tests.core.scenario import ALGORITHMS, Scenario
+from tests.core.scenario import ALGORITHMS, Scenario, latency
 from tests.core.strategies import scenarios
 
 algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -87,3 +89,17 @@ def test_failing_drafter_never_changes_the_text(
     assert driver().tokens == scenario.expected[0]
     assert not driver.failures
     check_over(driver)
+
+
+@pytest.mark.parametrize("algorithm", ["si", "dsi"])
+@given(scenario=scenarios())
+def test_bug_4_a_drafted_end_does_not_end_the_text(algorithm: str, scenario: Scenario) -> None:
+    """What a drafter takes for the end of the text is a draft like any other."""
+    assume(scenario.drafters)
+    never = scenario.target.vocabulary
+    ends = tuple(VirtualModel(lambda _: never, latency((1,))) for _ in scenario.drafters)
+    criteria = replace(scenario.criteria, stop_ids=scenario.criteria.stop_ids | {never})
+    changed = replace(scenario, criteria=criteria)
+    models = changed.models() | dict(zip(changed.drafter_servers, ends, strict=False))
+    run = VirtualDriver(changed.decoder(algorithm), models)()
+    assert tuple(run.tokens) == tuple(scenario.expected[0])

@@ -58,7 +58,9 @@ def test_ids_that_only_one_of_them_knows_do_no_harm(tmp_path: Path, special: tup
     check_vocabularies(target, save(tmp_path / "d", WORDS, special))
 
 
-def test_the_first_difference_is_named(tmp_path: Path) -> None:
+def test_bug_10_another_vocabulary_is_refused_and_the_first_difference_named(
+    tmp_path: Path,
+) -> None:
     target = save(tmp_path / "t", WORDS)
     drafter = save(tmp_path / "d", {"a": 0, "b": 1, "d": 2, "c": 3})
     with pytest.raises(ModelError, match="token 2 is 'd' in one and 'c' in the other") as caught:

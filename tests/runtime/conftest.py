@@ -47,7 +47,7 @@ def generated(model: Any, prompt: Sequence[int], max_tokens: int) -> tuple[int, 
     return tuple(output[0, len(prompt) :].tolist())
 
 
-def random_model(seed: int, layers: int) -> Any:
+def random_model(seed: int, layers: int, context: int = CONTEXT) -> Any:
     """A float64 GPT-NeoX, with weights so large that every token of the context counts."""
     torch.manual_seed(seed)
     config = GPTNeoXConfig(
@@ -56,7 +56,7 @@ def random_model(seed: int, layers: int) -> Any:
         intermediate_size=48,
         num_hidden_layers=layers,
         num_attention_heads=4,
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=context,
         initializer_range=0.6,
         bos_token_id=None,
         eos_token_id=EOS,
