@@ -58,7 +58,7 @@ def test_ids_that_only_one_of_them_knows_do_no_harm(tmp_path: Path, special: tup
     check_vocabularies(target, save(tmp_path / "d", WORDS, special))
 
 
-def test_bug_10_another_vocabulary_is_refused_and_the_first_difference_named(
+def test_bug_10_another_vocabulary_is_refused_by_its_first_difference(
     tmp_path: Path,
 ) -> None:
     target = save(tmp_path / "t", WORDS)
