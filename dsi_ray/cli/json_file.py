@@ -1,6 +1,7 @@
 """``--json``: a command's figures for machines, in a file or on stdout."""
 
 import json
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,7 @@ class JsonCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Puts stdout where the file was left out."""
         filled = []
-        for arg, following in zip(args, [*args[1:], "--"], strict=True):
+        for arg, following in zip_longest(args, args[1:], fillvalue="--"):
             filled.append(arg)
             if arg == "--json" and following.startswith("--"):
                 filled.append(str(STDOUT))

@@ -40,6 +40,14 @@ def test_a_table_for_humans() -> None:
     assert "Starcoder-15B" in result.stdout
 
 
+@pytest.mark.parametrize("rest", [(), ("--target-ms=30",)])
+def test_json_without_a_file_is_stdout(rest: tuple[str, ...]) -> None:
+    flags = ("--drafter-ms=3", "--devices=4", *(() if rest else ("--target-ms=30",)))
+    result = dsi_ray("plan", *flags, "--json", *rest)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["sp_degree"] == 3
+
+
 def test_timeline(tmp_path: Path) -> None:
     file = tmp_path / "timeline.svg"
     assert dsi_ray("simulate", "timeline", str(file)).returncode == 0

@@ -10,7 +10,7 @@ import dsi_ray.core.session
 import dsi_ray.experiments.pair
 import dsi_ray.experiments.virtual_time
 import dsi_ray.runtime.coordinator
-import dsi_ray.runtime.model_server
+import dsi_ray.runtime.forwards
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.experiments.pair import Pair, prompt
@@ -28,7 +28,7 @@ def test_the_runtime_and_virtual_time_drive_the_same_decoders(name: str) -> None
 
 def test_and_the_same_server_sessions() -> None:
     session = dsi_ray.core.session.ServerSession
-    assert dsi_ray.runtime.model_server.ServerSession is session
+    assert dsi_ray.runtime.forwards.ServerSession is session
     assert dsi_ray.experiments.virtual_time.ServerSession is session
 
 
