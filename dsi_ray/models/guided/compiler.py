@@ -1,0 +1,113 @@
+"""From a guide to a matcher of tokens, by llguidance."""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from llguidance import LLMatcher, LLTokenizer
+from llguidance._tokenizer import TokenizerWrapper
+
+from dsi_ray.models.tokenizer import Tokenizer
+from dsi_ray.params import Guide
+
+_KEPT = 64
+"""Compiled guides; the least recently used one is forgotten first."""
+
+_HEADER = '%llguidance {"no_forcing": true}\nstart: '
+"""Every token that keeps the text valid is allowed, not only how a tokenizer would write it: so
+what is allowed depends on the text alone."""
+
+_JSON: dict[str, Any] = {
+    # Free white space would let a text go on without end.
+    "whitespace_flexible": False,
+    "whitespace_pattern": None,
+    "item_separator": ",",
+    "key_separator": ":",
+    # What a schema says is kept or refused, whatever options the schema itself carries.
+    "lenient": False,
+    "coerce_one_of": False,
+}
+
+
+class GuideError(ValueError):
+    """A guide is invalid, or more than can be enforced. The message is one line."""
+
+
+class GuideCompiler:
+    """Compiles guides for one vocabulary, each of them once."""
+
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
+        """Reads the bytes of every token, a second for a large vocabulary."""
+        tokens = [tokenizer.token_bytes(token) for token in range(vocab_size)]
+        special = sorted(token for token in tokenizer.special_ids if token < vocab_size)
+        # The library wants an end of its own. What ends a text here is the request's business.
+        end = vocab_size
+        vocabulary = _Vocabulary(end, [*tokens, b""], [*special, end])
+        self._tokenizer = LLTokenizer(TokenizerWrapper(vocabulary))
+        self._compile = lru_cache(_KEPT)(self._compiled)
+
+    def matcher(self, guide: Guide) -> LLMatcher:
+        """Returns a matcher at the beginning of a text; it belongs to the caller.
+
+        Raises:
+            GuideError: The guide cannot be enforced.
+        """
+        return self._compile(guide).deep_copy()
+
+    def _compiled(self, guide: Guide) -> LLMatcher:
+        try:
+            matcher = LLMatcher(self._tokenizer, _HEADER + _grammar(guide), log_level=0)
+        except ValueError as error:
+            raise GuideError(_one_line(str(error))) from error
+        if matcher.is_error():
+            raise GuideError(_one_line(matcher.get_error()))
+        return matcher
+
+
+@dataclass(frozen=True, slots=True)
+class _Vocabulary:
+    """A tokenizer as llguidance wants it."""
+
+    eos_token_id: int
+    tokens: list[bytes]
+    special_token_ids: list[int]
+    bos_token_id: None = None
+
+    def __call__(self, text: bytes) -> list[int]:
+        """Never used: it would only be needed for forcing tokens."""
+        return []
+
+
+def _grammar(guide: Guide) -> str:
+    match guide.kind:
+        case "json_schema":
+            return f"%json {_with_options(guide.text)}"
+        case "regex":
+            return _as_rule(guide.text)
+        case "choice":
+            return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in guide.choices)
+
+
+def _as_rule(regex: str) -> str:
+    """The regex between slashes, those in it escaped."""
+    (grammar,) = json.loads(LLMatcher.grammar_from_regex(regex))["grammars"]
+    return str(grammar["lark_grammar"]).removeprefix("start:")
+
+
+def _with_options(text: str) -> str:
+    """The schema with the options that this package has decided on."""
+    try:
+        schema = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("the schema is nested too deeply") from error
+    if schema is True:
+        schema = {}
+    if not isinstance(schema, dict):
+        raise ValueError("a schema is an object")
+    return json.dumps(schema | {"x-guidance": _JSON})
+
+
+def _one_line(error: str) -> str:
+    """The gist of an error that may draw its place below the text."""
+    return " ".join(error.split())[:300]
