@@ -71,8 +71,8 @@ class Guide:
 class SamplingParams:
     """Parameters of one generation. All algorithms give the same tokens for the same parameters.
 
-    They act in this order: the guide; logit_bias and the masks by id; the penalties; then, unless the
-    temperature is 0, temperature, top_k, top_p, min_p and the choice.
+    They act in this order: the guide; logit_bias and the masks by id; the penalties; then, unless
+    the temperature is 0, temperature, top_k, top_p, min_p and the choice.
 
     Attributes:
         max_tokens: Most tokens to generate.

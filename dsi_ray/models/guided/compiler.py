@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from llguidance import LLMatcher, LLTokenizer
-from llguidance._tokenizer import TokenizerWrapper
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from dsi_ray.models.tokenizer import Tokenizer
 from dsi_ray.params import Guide
@@ -48,12 +47,12 @@ class GuideCompiler:
         self._compile = lru_cache(_KEPT)(self._compiled)
 
     def matcher(self, guide: Guide) -> LLMatcher:
-        """Returns a matcher at the beginning of a text; it belongs to the caller.
+        """Returns a matcher at the beginning of a text; copy it to move it.
 
         Raises:
             GuideError: The guide cannot be enforced.
         """
-        return self._compile(guide).deep_copy()
+        return self._compile(guide)
 
     def _compiled(self, guide: Guide) -> LLMatcher:
         try:

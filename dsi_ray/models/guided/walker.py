@@ -7,6 +7,7 @@ from torch import Tensor
 from dsi_ray.models.base import ModelError
 from dsi_ray.models.prefix import common_prefix
 
+_DEAD_END = "NoExtensionBias"
 _BITS = torch.arange(8, dtype=torch.uint8)
 
 
@@ -17,12 +18,13 @@ class Walker:
         """Starts before the first token of the output.
 
         Args:
-            matcher: At its beginning.
+            matcher: At its beginning, where it stays.
             end_ids: The ids that end the text: allowed wherever it may end, and nowhere else
                 unless the guide has them as text.
             width: Number of ids to tell of.
         """
-        self._matcher = matcher
+        self._start = matcher
+        self._matcher = matcher.deep_copy()
         self._end_ids = end_ids
         self._ends = torch.tensor(sorted(i for i in end_ids if i < width), dtype=torch.long)
         self._width = width
@@ -66,6 +68,10 @@ class Walker:
 
     def _fill(self, row: Tensor) -> None:
         bits = torch.frombuffer(bytearray(self._matcher.compute_bitmask()), dtype=torch.uint8)
+        if self._matcher.stop_reason() == _DEAD_END:
+            # The vocabulary lacks a byte. A matcher does not come back from there.
+            self._matcher, self._walked = self._start.deep_copy(), ()
+            bits.zero_()
         self._check()
         row.copy_(((bits[:, None] >> _BITS) & 1).flatten()[: self._width])
         if self._matcher.is_accepting() or not row.any():
