@@ -123,7 +123,5 @@ def test_texts_are_choices(demo_pair: DemoPair) -> None:
 
 
 def test_a_json_object(demo_pair: DemoPair) -> None:
-    target = demo_pair.targets[0]
-    assert TOKENIZER.decode([target.info.eos_ids[0]]) == ""
-    guide = Guide("json_schema", '{"type": "object", "maxProperties": 0}')
-    assert demo_pair.decode(guide, 0) == "{}"
+    for seed in range(3):
+        assert isinstance(json.loads(demo_pair.decode(Guide.json_object(), seed, 0.3)), dict)

@@ -58,9 +58,9 @@ class GuideCompiler:
         try:
             matcher = LLMatcher(self._tokenizer, _HEADER + _grammar(guide), log_level=0)
         except ValueError as error:
-            raise GuideError(_one_line(str(error))) from error
+            raise GuideError(one_line(str(error))) from error
         if matcher.is_error():
-            raise GuideError(_one_line(matcher.get_error()))
+            raise GuideError(one_line(matcher.get_error()))
         return matcher
 
 
@@ -107,6 +107,6 @@ def _with_options(text: str) -> str:
     return json.dumps(schema | {"x-guidance": _JSON})
 
 
-def _one_line(error: str) -> str:
-    """The gist of an error that may draw its place below the text."""
-    return " ".join(error.split())[:300]
+def one_line(error: str) -> str:
+    """The gist of an error of the library, which may go on with all that it knows."""
+    return " ".join(error.partition("<state>")[0].split())[:300]

@@ -5,6 +5,7 @@ from llguidance import LLMatcher
 from torch import Tensor
 
 from dsi_ray.models.base import ModelError
+from dsi_ray.models.guided.compiler import one_line
 from dsi_ray.models.prefix import common_prefix
 
 _DEAD_END = "NoExtensionBias"
@@ -68,7 +69,7 @@ class Walker:
 
     def _fill(self, row: Tensor) -> None:
         bits = torch.frombuffer(bytearray(self._matcher.compute_bitmask()), dtype=torch.uint8)
-        if self._matcher.stop_reason() == _DEAD_END:
+        if self._matcher.get_error().startswith(_DEAD_END):
             # The vocabulary lacks a byte. A matcher does not come back from there.
             self._matcher, self._walked = self._start.deep_copy(), ()
             bits.zero_()
@@ -82,5 +83,5 @@ class Walker:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            reason = " ".join(self._matcher.get_error().split())[:200]
+            reason = one_line(self._matcher.get_error())
             raise ModelError(f"the text cannot be guided any further: {reason}")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsi_ray.models.base import ModelError
 from dsi_ray.models.guided.compiler import GuideError
 from dsi_ray.params import Guide
 from tests.models.guided.pieces import COMPILER, END, PIECES, expected, language, text, walker
@@ -93,6 +94,15 @@ def test_an_end_that_a_drafter_does_not_know_leaves_everything() -> None:
     assert rows(walker(GUIDES[0], beyond).allowed((7,), 1)) == [set(range(len(PIECES)))]
 
 
+def test_a_guide_that_takes_too_much_fails_its_own_request_only() -> None:
+    greedy = Guide("regex", "(([a-c]{1,500}){1,500}){1,500}")
+    for _ in range(2):
+        assert walker(greedy).allowed((), 1).any()
+        with pytest.raises(ModelError, match="guided any further: lexer error") as caught:
+            walker(greedy).allowed((7,) * 40, 40)
+        assert "\n" not in str(caught.value) and "state" not in str(caught.value)
+
+
 def test_ids_that_only_the_target_knows_stop_the_walk() -> None:
     found = rows(walker(GUIDES[0]).allowed((2, len(PIECES) + 5), 2))
     assert found == [{3, 6}, set(range(len(PIECES)))]
@@ -112,7 +122,6 @@ def test_ids_that_only_the_target_knows_stop_the_walk() -> None:
         ("json_schema", '{"minimum": 2, "maximum": 1, "type": "integer"}', "Unsatisfiable"),
         ("json_schema", '{"items":' * 1000 + "{}" + "}" * 1000, ""),
         ("json_schema", '{"enum": [NaN]}', ""),
-        ("regex", "(([a-c]{1,500}){1,500}){1,500}", ""),
     ],
 )
 def test_what_cannot_be_enforced_is_refused_in_one_line(
