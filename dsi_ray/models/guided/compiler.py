@@ -2,16 +2,12 @@
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from dsi_ray.models.tokenizer import Tokenizer
 from dsi_ray.params import Guide
-
-_KEPT = 64
-"""Compiled guides; the least recently used one is forgotten first."""
 
 _HEADER = '%llguidance {"no_forcing": true}\nstart: '
 """Every token that keeps the text valid is allowed, not only how a tokenizer would write it: so
@@ -34,7 +30,7 @@ class GuideError(ValueError):
 
 
 class GuideCompiler:
-    """Compiles guides for one vocabulary, each of them once."""
+    """Compiles guides for one vocabulary."""
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
         """Reads the bytes of every token, a second for a large vocabulary."""
@@ -44,21 +40,22 @@ class GuideCompiler:
         end = vocab_size
         vocabulary = _Vocabulary(end, [*tokens, b""], [*special, end])
         self._tokenizer = LLTokenizer(TokenizerWrapper(vocabulary))
-        self._compile = lru_cache(_KEPT)(self._compiled)
 
     def matcher(self, guide: Guide) -> LLMatcher:
-        """Returns a matcher at the beginning of a text; copy it to move it.
+        """Returns a new matcher at the beginning of a text.
+
+        Copies of one would be cheaper than the millisecond that it takes, but they share what the
+        library learns on the way, limits that one of them exceeds included.
 
         Raises:
             GuideError: The guide cannot be enforced.
         """
-        return self._compile(guide)
-
-    def _compiled(self, guide: Guide) -> LLMatcher:
         try:
             matcher = LLMatcher(self._tokenizer, _HEADER + _grammar(guide), log_level=0)
         except ValueError as error:
             raise GuideError(one_line(str(error))) from error
+        # Some guides show only here that they are too much.
+        matcher.compute_bitmask()
         if matcher.is_error():
             raise GuideError(one_line(matcher.get_error()))
         return matcher

@@ -19,7 +19,7 @@ class Walker:
         """Starts before the first token of the output.
 
         Args:
-            matcher: At its beginning, where it stays.
+            matcher: At its beginning; it belongs to the walker.
             end_ids: The ids that end the text: allowed wherever it may end, and nowhere else
                 unless the guide has them as text.
             width: Number of ids to tell of.

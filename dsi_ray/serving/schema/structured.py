@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from dsi_ray.params import Guide
 from dsi_ray.runtime.errors import RequestError
-from dsi_ray.serving.schema.fields import Only, RequestModel, Text
+from dsi_ray.serving.schema.fields import Only, RequestModel, Text, one_message
 
 
 class TextFormat(RequestModel):
@@ -43,11 +43,16 @@ ResponseFormat = Annotated[
 ]
 
 
+Schema = Annotated[
+    dict[str, Any] | Text, one_message("Must be a JSON schema: an object, or its text")
+]
+
+
 class StructuredOutput(RequestModel):
     """OpenAI's ``response_format`` and vLLM's extensions, of which one may be given."""
 
     response_format: ResponseFormat | None = None
-    guided_json: dict[str, Any] | Text | None = None
+    guided_json: Schema | None = None
     guided_regex: Annotated[Text, Field(min_length=1)] | None = None
     guided_choice: Annotated[list[Text], Field(min_length=1)] | None = None
     structured_outputs: Annotated[Any, Only()] = None

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsi_ray.config import ModelConfig
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.guided.compiler import GuideError
+from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
+from dsi_ray.models.guided.walker import Walker
+from dsi_ray.models.tokenizer import load_tokenizer
 from dsi_ray.params import Guide
-from tests.models.guided.pieces import COMPILER, END, PIECES, expected, language, text, walker
+from tests.models.guided.pieces import COMPILER, END, ENDS, PIECES, expected, language, text, walker
 
 LONGEST = 6
 GUIDES = [
@@ -95,11 +98,11 @@ def test_an_end_that_a_drafter_does_not_know_leaves_everything() -> None:
 
 
 def test_a_guide_that_takes_too_much_fails_its_own_request_only() -> None:
-    greedy = Guide("regex", "(([a-c]{1,500}){1,500}){1,500}")
+    greedy = Guide("regex", "aaaa(([a-c]{1,500}){1,500}){1,500}")
     for _ in range(2):
         assert walker(greedy).allowed((), 1).any()
         with pytest.raises(ModelError, match="guided any further: lexer error") as caught:
-            walker(greedy).allowed((7,) * 40, 40)
+            walker(greedy).allowed((2,) * 80, 81)
         assert "\n" not in str(caught.value) and "state" not in str(caught.value)
 
 
@@ -122,6 +125,7 @@ def test_ids_that_only_the_target_knows_stop_the_walk() -> None:
         ("json_schema", '{"minimum": 2, "maximum": 1, "type": "integer"}', "Unsatisfiable"),
         ("json_schema", '{"items":' * 1000 + "{}" + "}" * 1000, ""),
         ("json_schema", '{"enum": [NaN]}', ""),
+        ("regex", "x", "NoExtension"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused_in_one_line(
@@ -133,11 +137,33 @@ def test_what_cannot_be_enforced_is_refused_in_one_line(
     assert "\n" not in str(caught.value) and len(str(caught.value)) <= 300
 
 
-@pytest.mark.parametrize("regex", ["a/b", r"a\/b", "a\nb", r'"\d+"', "[/]", r"\\", "a // b", " "])
-def test_regexes_with_signs_that_mean_something_else_around(regex: str) -> None:
-    COMPILER.matcher(Guide("regex", regex))
+@pytest.mark.parametrize(
+    ("regex", "written"),
+    [
+        ("a/b", "a/b"),
+        (r"a\/b", "a/b"),
+        ("a\nb", "a\nb"),
+        (r'"\d+"', '"12"'),
+        ("[/]", "/"),
+        (r"\\", "\\"),
+        ("a // b", "a // b"),
+        (" ", " "),
+        ("[äö🙂]", "🙂"),
+    ],
+)
+def test_regexes_with_signs_that_mean_something_else_around(regex: str, written: str) -> None:
+    tokenizer = load_tokenizer(ModelConfig(model="demo"))
+    compiler = GuideCompiler(tokenizer, 2048)
+    walk = Walker(compiler.matcher(Guide("regex", regex)), ENDS, 2048)
+    path = tuple(tokenizer.encode(written))
+    found = rows(walk.allowed(path, len(path) + 1))
+    assert all(token in row for token, row in zip(path, found, strict=False))
+    assert found[-1] == {END}
+    assert not any(tokenizer.special_ids & row for row in found[:-1])
 
 
-@pytest.mark.parametrize("schema", ["true", "{}", '{"type": "string"}'])
+@pytest.mark.parametrize("schema", ["true", "{}", '{"type": "boolean"}'])
 def test_schemas_without_much(schema: str) -> None:
-    COMPILER.matcher(Guide("json_schema", schema))
+    tokenizer = load_tokenizer(ModelConfig(model="demo"))
+    walk = Walker(GuideCompiler(tokenizer, 2048).matcher(Guide("json_schema", schema)), ENDS, 2048)
+    assert rows(walk.allowed(tuple(tokenizer.encode("true")), 1)) == [{END}]
