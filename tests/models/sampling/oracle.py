@@ -21,7 +21,7 @@ from dsi_ray.models.sampling.noise import gumbel
 def processed(logits: torch.Tensor, path: tuple[int, ...], sampling: Sampling) -> torch.Tensor:
     """The scores after ``path``, before any noise: of shape (vocabulary,), float64."""
     params = sampling.params
-    scores = logits.double()[None].clone()
+    scores = logits.double()[None]
     for token, bias in params.logit_bias:
         scores[0, token] += bias
     forbidden = set(params.bad_token_ids)
