@@ -1,7 +1,7 @@
 """What a caller may ask of one request."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -15,6 +15,9 @@ MAX_TOKEN_IDS = 4096
 
 MAX_LOGPROBS = 20
 """As many alternatives a position as the OpenAI API allows."""
+
+MAX_GUIDE = 16_384
+"""Characters of a guide. It travels with every task."""
 
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -33,12 +36,43 @@ def _off_is_zero(top_k: Any) -> Any:
     return 0 if top_k == -1 else top_k
 
 
+@dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
+class Guide:
+    """The form that the whole output must have.
+
+    JSON is written without white space between its parts.
+
+    Attributes:
+        kind: What kind of form.
+        text: The JSON schema, or the regular expression that the whole text matches.
+        choices: The texts of which it is one.
+    """
+
+    kind: Literal["json_schema", "regex", "choice"]
+    text: Annotated[str, Field(max_length=MAX_GUIDE)] = ""
+    choices: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+
+    @classmethod
+    def json_object(cls) -> Self:
+        """Any JSON object."""
+        return cls("json_schema", '{"type": "object"}')
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        of_choices = self.kind == "choice"
+        if of_choices != bool(self.choices) or of_choices == bool(self.text):
+            raise ValueError("give choices for the kind choice, and a text for any other")
+        if sum(map(len, self.choices)) > MAX_GUIDE:
+            raise ValueError(f"choices must not be longer than {MAX_GUIDE} characters together")
+        return self
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class SamplingParams:
     """Parameters of one generation. All algorithms give the same tokens for the same parameters.
 
-    They act in this order: logit_bias and the masks by id; the penalties; then, unless the
-    temperature is 0, temperature, top_k, top_p, min_p and the choice.
+    They act in this order: the guide; logit_bias and the masks by id; the penalties; then, unless
+    the temperature is 0, temperature, top_k, top_p, min_p and the choice.
 
     Attributes:
         max_tokens: Most tokens to generate.
@@ -62,6 +96,9 @@ class SamplingParams:
         stop_token_ids: Ids that end the text; the id itself is part of the output tokens.
         ignore_eos: Go on past the model's end-of-sequence tokens.
         skip_special_tokens: Leave special tokens out of the text.
+        guide: The form of the text; None is off. The text ends only where the form is complete, or
+            with max_tokens or a stop string, so it cannot be combined with what would leave no
+            token to choose: min_tokens, ignore_eos, bad_token_ids and allowed_token_ids.
     """
 
     max_tokens: Annotated[int, Field(ge=1)] = 128
@@ -86,6 +123,7 @@ class SamplingParams:
     stop_token_ids: _TokenIds = ()
     ignore_eos: bool = False
     skip_special_tokens: bool = True
+    guide: Guide | None = None
 
     @property
     def is_greedy(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from dsi_ray.config import describe
-from dsi_ray.params import SamplingParams
+from dsi_ray.params import MAX_GUIDE, Guide, SamplingParams
 
 
 def test_the_default_is_greedy() -> None:
@@ -85,3 +85,26 @@ def test_fields_that_contradict_each_other() -> None:
     assert describe(caught.value) == "min_tokens must not be larger than max_tokens"
     with pytest.raises(ValidationError, match="each token id once"):
         SamplingParams(logit_bias=((1, 2.0), (1, 3.0)))
+
+
+def test_a_guide_can_be_hashed_and_pickled() -> None:
+    params = SamplingParams(guide=Guide("choice", choices=("a", "b")))
+    again = pickle.loads(pickle.dumps(params))
+    assert again == params and hash(again.guide) == hash(params.guide)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "regex"},
+        {"kind": "regex", "text": "a", "choices": ("a",)},
+        {"kind": "choice", "text": "a"},
+        {"kind": "choice", "choices": ("",)},
+        {"kind": "choice", "choices": ("a" * MAX_GUIDE, "b")},
+        {"kind": "regex", "text": "a" * (MAX_GUIDE + 1)},
+        {"kind": "grammar", "text": "a"},
+    ],
+)
+def test_guides_that_are_none(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Guide(**fields)

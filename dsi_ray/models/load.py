@@ -1,10 +1,13 @@
 """From a configuration to a model."""
 
+from functools import partial
+
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import LanguageModel, ModelError
 from dsi_ray.models.lookup import LookupModel
 from dsi_ray.models.simulated import SimulatedModel
+from dsi_ray.models.tokenizer import PretrainedTokenizer
 
 
 def load_model(config: ModelConfig, role: Role, index: int = 0) -> LanguageModel:
@@ -45,4 +48,5 @@ def _load_transformers(config: ModelConfig, role: Role) -> LanguageModel:
         # Some imports reset the number of threads: this comes after all of them.
         torch.set_num_threads(config.threads)
     ids = vocab_size(source, model.get_input_embeddings().weight.shape[0])
-    return TransformersModel(config.model, model, ids, config.kv_cache_bytes)
+    tokenizer = partial(PretrainedTokenizer, source)
+    return TransformersModel(config.model, model, ids, config.kv_cache_bytes, tokenizer)

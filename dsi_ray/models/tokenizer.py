@@ -32,6 +32,10 @@ class Tokenizer(Protocol):
     def token_bytes(self, token: int) -> bytes:
         """Returns what a token adds to the text, special ones included; maybe half a character."""
 
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The tokens that are not text."""
+
     def render_chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
         """Returns the conversation as the model's chat template writes it.
 
@@ -98,6 +102,13 @@ class PretrainedTokenizer:
         """Returns what a token adds to the text, special ones included; maybe half a character."""
         return self._token_bytes(token)
 
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The tokens that are not text."""
+        added = self._tokenizer.added_tokens_decoder.items()
+        special = (token for token, content in added if content.special)
+        return frozenset((*self._tokenizer.all_special_ids, *special))
+
     def render_chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
         """Returns the conversation as the model's chat template writes it.
 
@@ -147,6 +158,11 @@ class SimulatedTokenizer:
     def token_bytes(self, token: int) -> bytes:
         """Returns ``⟨id⟩``."""
         return f"⟨{token}⟩".encode()
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """None."""
+        return frozenset()
 
     def render_chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
         """Returns the messages' texts, one after the other."""

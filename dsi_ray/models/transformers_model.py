@@ -1,7 +1,7 @@
 """Any causal language model of transformers, with a KV cache per session."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import signature
 from sys import maxsize
 from typing import Any
@@ -11,15 +11,24 @@ from torch import Tensor
 
 from dsi_ray.models.base import CacheStats, Forwarded, ModelError, ModelInfo, Sampling
 from dsi_ray.models.checkpoint import eos_ids, max_context
+from dsi_ray.models.guided.guides import Guides
 from dsi_ray.models.kv_cache import Session, SessionStore
 from dsi_ray.models.prefix import common_prefix
 from dsi_ray.models.sampling import choose
+from dsi_ray.models.tokenizer import Tokenizer
 
 
 class TransformersModel:
     """A model of transformers behind `LanguageModel`."""
 
-    def __init__(self, name: str, model: Any, vocab_size: int, kv_cache_bytes: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        model: Any,
+        vocab_size: int,
+        kv_cache_bytes: int,
+        load_tokenizer: Callable[[], Tokenizer] | None = None,
+    ) -> None:
         """Takes a loaded model and tries whether its cache can be cropped.
 
         Args:
@@ -28,6 +37,8 @@ class TransformersModel:
             vocab_size: Number of ids that the tokenizer can produce, up to which the model's are
                 used.
             kv_cache_bytes: Idle sessions beyond this budget are evicted.
+            load_tokenizer: Called for the first guided request; without it, and if it raises
+                ModelError, guides are ignored, as only a drafter may.
 
         Raises:
             ModelError: Cropping the cache does not take back what was forwarded.
@@ -47,6 +58,7 @@ class TransformersModel:
             device=str(self._device),
         )
         self._sessions = SessionStore(kv_cache_bytes, self._try_cropping())
+        self._guides = Guides(load_tokenizer, vocab_size)
         self._computed = 0
         self._reused = 0
 
@@ -95,11 +107,13 @@ class TransformersModel:
         self._reused += kept
         if not wanted:
             return Forwarded([])
-        return choose(logits[:, : self._info.vocab_size], path, sampling)
+        allowed = self._guides.allowed(session, path, wanted, sampling)
+        return choose(logits[:, : self._info.vocab_size], path, sampling, allowed)
 
     def release(self, session: str) -> None:
         """Frees what the session holds; an unknown session is fine."""
         self._sessions.release(session)
+        self._guides.release(session)
 
     def _check(self, path: tuple[int, ...], kept: int) -> None:
         if len(path) > self._info.max_context:

@@ -6,6 +6,9 @@ from dsi_ray.models.base import ModelInfo
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.errors import RequestError
 
+_UNGUIDED_ONLY = ("min_tokens", "ignore_eos", "bad_token_ids", "allowed_token_ids")
+"""With a guide these could leave no token to choose, and that only in mid-text."""
+
 _NEED_LOGITS = (
     "temperature",
     "min_tokens",
@@ -16,6 +19,7 @@ _NEED_LOGITS = (
     "bad_token_ids",
     "allowed_token_ids",
     "logprobs",
+    "guide",
 )
 """What a model without logits cannot do. The others have no effect at temperature 0."""
 
@@ -47,6 +51,8 @@ def _check_sampling(params: SamplingParams, target: ModelInfo) -> None:
     _check_ids("bad_token_ids", params.bad_token_ids, target)
     _check_ids("allowed_token_ids", params.allowed_token_ids or (), target)
     _check_choice(params, target)
+    if params.guide is not None:
+        _check_guided(params, target)
     if target.has_logits:
         return
     neutral = SamplingParams()
@@ -55,6 +61,20 @@ def _check_sampling(params: SamplingParams, target: ModelInfo) -> None:
             raise RequestError(
                 f"the target ({target.name}) has no logits, which {name} needs: leave it out", name
             )
+
+
+def _check_guided(params: SamplingParams, target: ModelInfo) -> None:
+    for name in _UNGUIDED_ONLY:
+        if getattr(params, name):
+            raise RequestError(
+                f"a guided text cannot be combined with {name}, which may leave no token to "
+                "choose: leave one of them out",
+                name,
+            )
+    if target.has_logits and not target.eos_ids:
+        raise RequestError(
+            f"the target ({target.name}) has no end of sequence, which a guided text needs", "guide"
+        )
 
 
 def _check_ids(name: str, tokens: Iterable[int], target: ModelInfo) -> None:

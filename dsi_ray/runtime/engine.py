@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Self
@@ -11,6 +12,7 @@ from ray.util.placement_group import remove_placement_group
 
 from dsi_ray.config import ConfigError, EngineConfig
 from dsi_ray.models.base import ModelInfo, Sampling
+from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
 from dsi_ray.models.text_stream import TextStream
 from dsi_ray.models.tokenizer import Tokenizer, Verbatim, load_tokenizer
 from dsi_ray.models.vocabulary import check_vocabularies
@@ -18,7 +20,7 @@ from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
 from dsi_ray.runtime.cluster import connect, disconnect
 from dsi_ray.runtime.coordinator import Coordinator, GroupInfo
-from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.errors import EngineError, RequestError
 from dsi_ray.runtime.placement import bundles, create_placement_group, in_bundle
 from dsi_ray.runtime.ray_errors import root_cause
 from dsi_ray.runtime.reply import Reply, complete
@@ -66,6 +68,19 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def check(self, prompt: Sequence[int], params: SamplingParams) -> None:
+        """Checks that a request can be served.
+
+        Raises:
+            RequestError: It cannot.
+        """
+        check_request(prompt, params, self.target, self.max_model_len)
+        if params.guide is not None:
+            try:
+                self._guides.matcher(params.guide)
+            except GuideError as error:
+                raise RequestError(f"this form cannot be enforced: {error}", "guide") from error
 
     def generate(
         self,
@@ -139,6 +154,10 @@ class Engine:
         except ray.exceptions.RayActorError as error:
             raise EngineError(f"the group did not start: {error}") from error
 
+    @functools.cached_property
+    def _guides(self) -> GuideCompiler:
+        return GuideCompiler(self.tokenizer, self.target.vocab_size)
+
     def _start(self) -> Any:
         try:
             ray.get(self._group.ready(), timeout=_PLACEMENT_TIMEOUT_S)
@@ -163,7 +182,7 @@ class Engine:
         request_id: str | None = None,
     ) -> Generation:
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        check_request(tokens, params, self.target, self.max_model_len)
+        self.check(tokens, params)
         eos = () if params.ignore_eos else self.target.eos_ids
         return Generation(
             request_id or uuid.uuid4().hex,

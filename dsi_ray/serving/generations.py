@@ -8,7 +8,7 @@ from typing import Self
 
 from dsi_ray.core.messages import FinishReason
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.admission import check_request
+from dsi_ray.runtime.errors import RequestError
 from dsi_ray.runtime.request import Chunk, Decoding
 from dsi_ray.serving.deadline import within
 from dsi_ray.serving.extension import DsiOptions
@@ -67,7 +67,7 @@ class Generations:
         temperature = 1.0 if engine.target.has_logits else 0.0
         params = request.params(max(max_tokens, 1), temperature)
         for prompt in prompts:
-            check_request(prompt, params, engine.target, engine.max_model_len)
+            _check(service, request, prompt, params)
         choices = [prompt for prompt in prompts for _ in range(request.choices)]
         asks = [
             Ask(prompt, replace(params, seed=request.seed_of(index)) if max_tokens else None)
@@ -122,3 +122,15 @@ class Generations:
                     if chunk.stats is not None:
                         metrics.finished(chunk.stats)
                     yield chunk
+
+
+def _check(
+    service: Service, request: GenerationRequest, prompt: Sequence[int], params: SamplingParams
+) -> None:
+    try:
+        service.engine.check(prompt, params)
+    except RequestError as error:
+        if error.param != "guide" or request.guide_field is None:
+            raise
+        # What the client calls it.
+        raise RequestError(str(error), request.guide_field, error.code) from error

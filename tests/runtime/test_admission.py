@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dsi_ray.models.base import ModelInfo
-from dsi_ray.params import SamplingParams
+from dsi_ray.params import Guide, SamplingParams
 from dsi_ray.runtime.admission import check_request
 from dsi_ray.runtime.errors import RequestError
 
@@ -84,3 +84,29 @@ def test_a_target_without_logits_refuses_what_needs_them(field: str) -> None:
 def test_what_has_no_effect_on_greedy_decoding_is_no_error() -> None:
     params = SamplingParams(max_tokens=8, top_p=0.5, top_k=3, min_p=0.1, seed=4, stop=("x",))
     check_request([1], params, SIMULATED, 64)
+
+
+GUIDE = Guide("regex", "a")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("min_tokens", 1),
+        ("ignore_eos", True),
+        ("bad_token_ids", (1,)),
+        ("allowed_token_ids", (1,)),
+    ],
+)
+def test_a_guided_text_always_has_a_token_to_choose(field: str, value: Any) -> None:
+    assert refusal(guide=GUIDE, **{field: value}).param == field
+
+
+def test_a_guided_text_needs_an_end() -> None:
+    endless = dataclasses.replace(TARGET, eos_ids=())
+    assert refusal(endless, guide=GUIDE).param == "guide"
+
+
+def test_a_guide_goes_with_everything_else() -> None:
+    params = SamplingParams(guide=GUIDE, max_tokens=8, top_k=2, logit_bias={1: -100}, logprobs=2)
+    check_request([1], params, TARGET, 64)

@@ -236,10 +236,10 @@ def test_12_wrong_types_are_400(http: httpx.Client, kind: str, field: str) -> No
     ("param", "value"),
     [
         ("tools", [{"type": "function"}]),
-        ("response_format", {"type": "json_object"}),
+        ("guided_grammar", "start: x"),
         ("suffix", "end"),
         ("best_of", 2),
-        ("guided_json", {}),
+        ("structured_outputs", {}),
         ("presence_penalties", 1),
     ],
 )

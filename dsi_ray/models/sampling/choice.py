@@ -12,7 +12,9 @@ from dsi_ray.models.sampling.penalties import penalise, penalises
 from dsi_ray.models.sampling.truncation import truncate, truncates
 
 
-def choose(logits: Tensor, path: Sequence[int], sampling: Sampling) -> Forwarded:
+def choose(
+    logits: Tensor, path: Sequence[int], sampling: Sampling, allowed: Tensor | None = None
+) -> Forwarded:
     """Returns the token that each row of logits leads to.
 
     Of equal scores the smallest id wins. All arithmetic after the model's own is in float64, so
@@ -25,17 +27,24 @@ def choose(logits: Tensor, path: Sequence[int], sampling: Sampling) -> Forwarded
             last token, and so on: row ``i`` is of position ``len(path) + 1 - rows + i``.
         path: Prompt and output, at least ``rows`` ids.
         sampling: How to choose.
+        allowed: What the request's guide allows, if it has one: booleans of the shape of
+            ``logits``, some true in every row.
 
     Raises:
         ModelError: The parameters leave no token to choose.
     """
     logits = logits[:, : sampling.vocab_size]
     first = len(path) + 1 - logits.shape[0]
-    chosen = _scores(logits, path, first, sampling).argmax(-1)
+    scores = logits if allowed is None else _masked(logits, allowed)
+    chosen = _scores(scores, path, first, sampling).argmax(-1)
     tokens: list[int] = chosen.tolist()
     if sampling.params.logprobs is None:
         return Forwarded(tokens)
     return Forwarded(tokens, raw_logprobs(logits, chosen, sampling.params.logprobs))
+
+
+def _masked(logits: Tensor, allowed: Tensor) -> Tensor:
+    return logits.masked_fill(~allowed[:, : logits.shape[1]].to(logits.device), float("-inf"))
 
 
 def _scores(logits: Tensor, path: Sequence[int], first: int, sampling: Sampling) -> Tensor:

@@ -151,6 +151,7 @@ class GenerationRequest(StructuredOutput):
             stop_token_ids=tuple(self.stop_token_ids or ()),
             ignore_eos=bool(self.ignore_eos),
             skip_special_tokens=self.skip_special_tokens is not False,
+            guide=self.guide,
         )
 
     def seed_of(self, index: int) -> int | None:

@@ -105,7 +105,7 @@ def test_neutral_values_are_accepted() -> None:
         ("function_call", {"name": "f"}),
         ("modalities", ["text", "audio"]),
         ("audio", {"voice": "x", "format": "mp3"}),
-        ("response_format", {"type": "json_object"}),
+        ("structured_outputs", {"choice": ["a"]}),
         ("reasoning_effort", "high"),
         ("web_search_options", {}),
         ("prediction", {"type": "content", "content": "x"}),

@@ -1,11 +1,13 @@
 """Completion requests: what is accepted, and which field an error names."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from dsi_ray.params import SamplingParams
+from dsi_ray.params import Guide, SamplingParams
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.serving.schema.completions import CompletionRequest
 
@@ -113,13 +115,65 @@ def test_neutral_values_are_accepted() -> None:
     assert params(**NEUTRAL) == params()
 
 
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+NAMED = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "guide"),
+    [
+        ("response_format", {"type": "json_object"}, Guide.json_object()),
+        ("response_format", NAMED, Guide("json_schema", json.dumps(SCHEMA))),
+        ("guided_json", SCHEMA, Guide("json_schema", json.dumps(SCHEMA))),
+        ("guided_json", "{}", Guide("json_schema", "{}")),
+        ("guided_regex", "a|b", Guide("regex", "a|b")),
+        ("guided_choice", ["a", "b"], Guide("choice", choices=("a", "b"))),
+    ],
+)
+def test_what_shapes_a_text(field: str, value: Any, guide: Guide) -> None:
+    request = parse(**{field: value})
+    assert (request.guide, request.guide_field) == (guide, field)
+    assert params(**{field: value}) == replace(params(), guide=guide)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("response_format", {"type": "xml"}),
+        ("response_format", {"type": "json_schema"}),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "x"}}),
+        ("response_format", {"type": "json_object", "schema": {}}),
+        ("guided_json", []),
+        ("guided_regex", ""),
+        ("guided_choice", []),
+        ("guided_choice", "a"),
+    ],
+)
+def test_wrong_shapes_are_named(field: str, value: Any) -> None:
+    assert problem(**{field: value})[1][0] == field
+
+
+def test_only_one_shape_at_a_time() -> None:
+    both: dict[str, Any] = {"response_format": {"type": "json_object"}, "guided_regex": "a"}
+    assert problem(**both)[1] == ("guided_regex",)
+    assert parse(**both | {"response_format": {"type": "text"}}).guide is not None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("guided_regex", "a" * 20_000), ("guided_choice", ["a" * 20_000]), ("guided_choice", [""])],
+)
+def test_shapes_are_bounded(field: str, value: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        params(**{field: value})
+    assert caught.value.param == field
+
+
 UNSUPPORTED = {
     "best_of": 3,
     "suffix": "end",
     "add_special_tokens": False,
-    "response_format": {"type": "json_object"},
-    "guided_json": {},
-    "guided_choice": ["a"],
+    "guided_grammar": "start: x",
     "prompt_logprobs": 1,
     "truncate_prompt_tokens": 5,
     "use_beam_search": True,
