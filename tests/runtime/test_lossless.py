@@ -15,7 +15,8 @@ from .conftest import EOS, Pair, generated, random_prompts
 MAX_TOKENS = 24
 LOOKAHEADS: tuple[int | Literal["auto"], ...] = (1, 3, 8, "auto")
 
-DSI = [Decoding(Algorithm.DSI, k, sp) for sp in (1, 2, 3) for k in LOOKAHEADS]
+DSI = [Decoding(Algorithm.DSI, k, sp) for sp in (1, 3) for k in LOOKAHEADS]
+DSI += [Decoding(Algorithm.DSI, k, 2) for k in (3, "auto")]
 SI = [Decoding(Algorithm.SI, k) for k in LOOKAHEADS]
 
 
