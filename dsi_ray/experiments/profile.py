@@ -12,6 +12,7 @@ import yaml
 
 from dsi_ray.config import Algorithm, EngineConfig
 from dsi_ray.core.planner import Pace, largest_useful_sp_degree
+from dsi_ray.demo import DRAFTER_DIR
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.request import Decoding
@@ -106,7 +107,6 @@ class Profile:
 
 def profile(config: EngineConfig, prompts: Sequence[str], max_tokens: int) -> Profile:
     """Measures target and drafter one after the other, then how often they agree."""
-    alone = {"drafters": (), "algorithm": Algorithm.NON_SI, "sp_degree": 1}
     params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
     with Engine(config.model_copy(update={"sp_degree": 1})) as engine:
         tokens = [engine.tokenizer.encode(prompt) for prompt in prompts]
@@ -114,10 +114,19 @@ def profile(config: EngineConfig, prompts: Sequence[str], max_tokens: int) -> Pr
         accepted = [
             count for prompt in tokens for count in asyncio.run(_turns(engine, prompt, params))
         ]
-    drafter_alone = config.model_copy(update={**alone, "target": config.drafters[0]})
-    with Engine(drafter_alone) as engine:
+    with Engine(drafter_alone(config)) as engine:
         drafter = _timing(engine, tokens, params)
     return Profile(target, drafter, Acceptance.of(accepted))
+
+
+def drafter_alone(config: EngineConfig) -> EngineConfig:
+    """The first drafter as a target that nobody guesses for."""
+    drafter = config.drafters[0].model_copy(update={"own_process": True})
+    if drafter.model == "demo":
+        # In a target's place this name would mean the demo target.
+        drafter = drafter.model_copy(update={"model": str(DRAFTER_DIR)})
+    alone = {"target": drafter, "drafters": (), "algorithm": Algorithm.NON_SI, "sp_degree": 1}
+    return config.model_copy(update=alone)
 
 
 def as_json(measured: Profile) -> dict[str, Any]:

@@ -4,7 +4,8 @@ import pytest
 import yaml
 
 from dsi_ray.config import EngineConfig
-from dsi_ray.experiments.profile import Acceptance, Profile, Timing
+from dsi_ray.demo import DRAFTER_DIR
+from dsi_ray.experiments.profile import Acceptance, Profile, Timing, drafter_alone
 
 
 def profile(target_ms: float, drafter_ms: float, rate: float) -> Profile:
@@ -33,3 +34,9 @@ def test_the_plan_is_a_configuration() -> None:
     # More than target over drafter cannot help.
     assert planned.sp_degree == 3
     assert "80%" in text.splitlines()[0]
+
+
+def test_the_drafter_of_the_demo_pair_is_measured_as_itself() -> None:
+    alone = drafter_alone(EngineConfig())
+    assert (alone.target.model, alone.drafters) == (str(DRAFTER_DIR), ())
+    assert alone.target.own_process
