@@ -13,6 +13,8 @@ from dsi_ray.models.base import ForwardCancelled, LanguageModel, Sampling
 
 R = TypeVar("R")
 
+_PAUSE_S = 0.0001
+
 
 @dataclass(slots=True)
 class _Session:
@@ -103,6 +105,9 @@ class Forwards:
         """Computes until nothing is left."""
         while (job := self._next_job()) is not None:
             self._compute(*job)
+            # Gives the interpreter to the event loop, which has news now; it would otherwise wait
+            # until the next forward lets go of it.
+            time.sleep(_PAUSE_S)
 
     def _next_job(self) -> tuple[str, _Session, Step] | None:
         """The next forward; the requests take turns."""
