@@ -12,7 +12,6 @@ text so far, draws the target's token. Beside it, from the exact laws p and q at
 Run it with ``python -m dsi_ray.experiments.coupling``.
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -26,7 +25,7 @@ from torch import Tensor
 from dsi_ray.config import ModelConfig
 from dsi_ray.demo import DRAFTER_DIR, TARGET_DIR
 from dsi_ray.experiments.prompts import held_out_code
-from dsi_ray.models.base import Sampling
+from dsi_ray.models.base import Extension, Sampling, extend_one
 from dsi_ray.models.checkpoint import load_checkpoint
 from dsi_ray.models.sampling import choose
 from dsi_ray.models.tokenizer import load_tokenizer
@@ -83,7 +82,7 @@ def sample_text(model: Any, prompt: Sequence[int], sampling: Sampling) -> list[i
     served = TransformersModel("demo", model, model.config.vocab_size, _CACHE_BYTES)
     path = list(prompt)
     for _ in range(sampling.params.max_tokens):
-        path += served.extend("text", path, len(path), sampling, threading.Event()).tokens
+        path += extend_one(served, Extension("text", tuple(path), len(path), sampling)).tokens
     return path
 
 

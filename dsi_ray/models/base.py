@@ -33,6 +33,8 @@ class ModelInfo:
         dtype: Of the computation.
         device: ``cpu``, ``cuda:0``, or ``none``.
         has_logits: Whether it chooses its tokens from logits, as sampling needs.
+        kv_bytes_per_token: What a token takes in the KV cache; 0 without one.
+        kv_capacity: Number of tokens that the KV cache's budget holds.
     """
 
     name: str
@@ -43,17 +45,33 @@ class ModelInfo:
     dtype: str
     device: str
     has_logits: bool = True
+    kv_bytes_per_token: int = 0
+    kv_capacity: int = maxsize
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """A model's KV cache at one moment. ``bytes`` is what the sessions hold."""
+    """A model's KV cache at one moment, and what it has done since the start.
 
-    sessions: int
-    bytes: int
-    evictions: int
-    computed_tokens: int
-    reused_tokens: int
+    Attributes:
+        sessions: Number of sessions that have not been released.
+        bytes: What these hold; what several share counts once.
+        cached_bytes: What released sessions left, for others with the same prefix.
+        budget_bytes: What all that may take; 0 for a model without a cache.
+        evictions: How often something was dropped to stay within the budget.
+        computed_tokens: Tokens that were computed.
+        reused_tokens: Tokens that a forward found in its own session's cache.
+        shared_tokens: Tokens that a forward found in another session's cache.
+    """
+
+    sessions: int = 0
+    bytes: int = 0
+    cached_bytes: int = 0
+    budget_bytes: int = 0
+    evictions: int = 0
+    computed_tokens: int = 0
+    reused_tokens: int = 0
+    shared_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +116,32 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Extension:
+    """One session's part of a forward: the model's own tokens at ``start .. len(tokens)``.
+
+    The token at position ``i`` is conditioned on ``tokens[:i]``, so one forward over the part of
+    ``tokens`` that the session's cache lacks gives them all. Positions before ``start`` that are
+    not cached are computed too, and not returned.
+
+    Attributes:
+        session: Key of the KV cache: the request.
+        tokens: At least one id; prompt first.
+        start: ``1 .. len(tokens) + 1``; the last wants no token and only fills the cache.
+        sampling: How the request's tokens are chosen.
+    """
+
+    session: str
+    tokens: tuple[int, ...]
+    start: int
+    sampling: Sampling
+
+    @property
+    def wanted(self) -> int:
+        """Number of tokens asked for."""
+        return len(self.tokens) + 1 - self.start
+
+
+@dataclass(frozen=True, slots=True)
 class Forwarded:
     """What one forward gave.
 
@@ -121,34 +165,48 @@ class LanguageModel(Protocol):
     def cache_stats(self) -> CacheStats:
         """The KV cache now."""
 
-    def extend(
-        self,
-        session: str,
-        tokens: Sequence[int],
-        start: int,
-        sampling: Sampling,
-        stop: threading.Event,
-    ) -> Forwarded:
-        """Returns the model's own tokens at positions ``start .. len(tokens)``.
+    def cached(self, session: str, tokens: Sequence[int]) -> int:
+        """Returns how many of ``tokens``, from the first on, need not be computed.
 
-        The token at position ``i`` is conditioned on ``tokens[:i]``, so one forward over the part
-        of ``tokens`` that the session's cache lacks gives them all. Positions before ``start``
-        that are not cached are computed too, and not returned. ``start == len(tokens) + 1`` only
-        fills the cache and returns no token. Fewer tokens may be returned by a model that
-        has no opinion (a lookup without a match).
+        The session's own cache may hold them, or another's that begins alike.
+        """
+
+    def extend(
+        self, batch: Sequence[Extension], stop: threading.Event
+    ) -> list[Forwarded | Exception]:
+        """Computes one forward for several sessions.
+
+        A part that cannot be computed (an id that the model lacks, too many tokens, parameters
+        that leave no token to choose) does not touch the others. Fewer tokens than wanted may be
+        returned by a model that has no opinion (a lookup without a match).
 
         Args:
-            session: Key of the KV cache: the request.
-            tokens: At least one id; prompt first.
-            start: ``1 .. len(tokens) + 1``.
-            sampling: How the request's tokens are chosen.
+            batch: At least one part, each of another session.
             stop: Looked at between layers; once it is set the forward ends at the next one.
 
+        Returns:
+            For each part its tokens, or the exception that it caused: `ModelError` for a request
+            that cannot be computed.
+
         Raises:
-            ForwardCancelled: ``stop`` was set in time. The cache holds what it held before, or a
-                prefix of ``tokens``.
-            ModelError: The request cannot be computed, or ``sampling`` leaves no token to choose.
+            ForwardCancelled: ``stop`` was set in time. Each part's cache holds what it held
+                before, or a prefix of its tokens.
         """
 
     def release(self, session: str) -> None:
         """Frees what the session holds; an unknown session is fine."""
+
+
+def extend_one(
+    model: LanguageModel, part: Extension, stop: threading.Event | None = None
+) -> Forwarded:
+    """Computes a forward for one session alone.
+
+    Raises:
+        ForwardCancelled: ``stop`` was set in time.
+        ModelError: The request cannot be computed.
+    """
+    (found,) = model.extend([part], stop or threading.Event())
+    if isinstance(found, Exception):
+        raise found
+    return found

@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import Cache, DynamicLayer
 
 from dsi_ray.models.base import ForwardCancelled
+from dsi_ray.models.prefix import common_prefix
 
 
 class Running:
@@ -111,6 +112,11 @@ class SessionStore:
         """What all sessions hold."""
         tokens = sum(len(session.tokens) for session in self._sessions.values())
         return tokens * self._bytes_per_token
+
+    def cached(self, key: str, tokens: tuple[int, ...]) -> int:
+        """Returns how many of ``tokens``, from the first on, the session holds."""
+        session = self._sessions.get(key)
+        return 0 if session is None else common_prefix(session.tokens, tokens)
 
     def open(self, key: str) -> Session:
         """Returns the session, new if it is unknown, as the most recently used one."""

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 
-from dsi_ray.models.base import CacheStats, ForwardCancelled, Forwarded, ModelInfo, Sampling
+from dsi_ray.models.base import CacheStats, Extension, ForwardCancelled, Forwarded, ModelInfo
 from dsi_ray.models.prefix import common_prefix
 
 
@@ -77,28 +77,28 @@ class LookupModel:
     @property
     def cache_stats(self) -> CacheStats:
         """The number of sessions; a lookup computes and reuses nothing."""
-        return CacheStats(
-            sessions=len(self._sessions), bytes=0, evictions=0, computed_tokens=0, reused_tokens=0
-        )
+        return CacheStats(sessions=len(self._sessions))
+
+    def cached(self, session: str, tokens: Sequence[int]) -> int:
+        """All of them: a lookup computes nothing."""
+        return len(tokens)
 
     def extend(
-        self,
-        session: str,
-        tokens: Sequence[int],
-        start: int,
-        sampling: Sampling,
-        stop: threading.Event,
-    ) -> Forwarded:
-        """Returns its guesses at ``start .. len(tokens)``, up to the first without a match.
+        self, batch: Sequence[Extension], stop: threading.Event
+    ) -> list[Forwarded | Exception]:
+        """Returns each part's guesses at ``start .. len(tokens)``, up to the first without a match.
 
-        A text repeats itself at any temperature: ``sampling`` has no effect.
+        A text repeats itself at any temperature: how to sample has no effect.
         """
         if stop.is_set():
             raise ForwardCancelled
-        index = self._sessions.setdefault(session, NgramIndex(self._ngram))
-        index.move_to(tuple(tokens))
+        return [self._guess(part) for part in batch]
+
+    def _guess(self, part: Extension) -> Forwarded:
+        index = self._sessions.setdefault(part.session, NgramIndex(self._ngram))
+        index.move_to(part.tokens)
         guesses: list[int] = []
-        for position in range(start, len(tokens) + 1):
+        for position in range(part.start, len(part.tokens) + 1):
             guess = index.follower(position)
             if guess is None:
                 break

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
-from dsi_ray.models.base import CacheStats, ForwardCancelled, Forwarded, ModelInfo, Sampling
+from dsi_ray.models.base import CacheStats, Extension, ForwardCancelled, Forwarded, ModelInfo
 from dsi_ray.models.hashing import GOLDEN, mix
 from dsi_ray.models.prefix import common_prefix
 
@@ -122,37 +122,36 @@ class SimulatedModel:
         """Counts what a KV cache would have computed and reused; it takes no bytes."""
         return CacheStats(
             sessions=len(self._sessions),
-            bytes=0,
-            evictions=0,
             computed_tokens=self._computed,
             reused_tokens=self._reused,
         )
 
+    def cached(self, session: str, tokens: Sequence[int]) -> int:
+        """Returns what the session has computed before."""
+        return common_prefix(self._sessions.get(session, ()), tuple(tokens))
+
     def extend(
-        self,
-        session: str,
-        tokens: Sequence[int],
-        start: int,
-        sampling: Sampling,
-        stop: threading.Event,
-    ) -> Forwarded:
+        self, batch: Sequence[Extension], stop: threading.Event
+    ) -> list[Forwarded | Exception]:
         """Waits as long as the forward would take, then returns the tokens.
 
-        Without logits there is nothing to sample from: ``sampling`` has no effect.
+        Without logits there is nothing to sample from: how to sample has no effect.
         """
+        return [self._extend(part, stop) for part in batch]
+
+    def _extend(self, part: Extension, stop: threading.Event) -> Forwarded:
         began = perf_counter()
-        tokens = tuple(tokens)
-        cached = self._sessions.get(session)
-        kept = min(common_prefix(cached or (), tokens), start - 1)
-        wanted = len(tokens) + 1 - start
-        seconds = forward_seconds(self._simulation, len(tokens) - kept, wanted, cached is None)
+        tokens = part.tokens
+        first = part.session not in self._sessions
+        kept = min(self.cached(part.session, tokens), part.start - 1)
+        seconds = forward_seconds(self._simulation, len(tokens) - kept, part.wanted, first)
         if self._simulation.jitter:
             seconds *= max(self._jitter.gauss(1, self._simulation.jitter), 0)
         wait_until(began + seconds, stop)
-        self._sessions[session] = tokens
+        self._sessions[part.session] = tokens
         self._computed += len(tokens) - kept
         self._reused += kept
-        positions = range(start, len(tokens) + 1)
+        positions = range(part.start, len(tokens) + 1)
         token_at, trace = self._token_at, tokens[0]
         return Forwarded([token_at(self._simulation, i, trace) for i in positions])
 

@@ -9,11 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dsi_ray.models.base import CacheStats, Forwarded, ModelError, ModelInfo, Sampling
+from dsi_ray.models.base import (
+    CacheStats,
+    Extension,
+    ForwardCancelled,
+    Forwarded,
+    ModelError,
+    ModelInfo,
+)
 from dsi_ray.models.checkpoint import eos_ids, max_context
 from dsi_ray.models.guided.guides import Guides
 from dsi_ray.models.kv_cache import Session, SessionStore
-from dsi_ray.models.prefix import common_prefix
 from dsi_ray.models.sampling import choose
 from dsi_ray.models.tokenizer import Tokenizer
 
@@ -78,37 +84,40 @@ class TransformersModel:
             reused_tokens=self._reused,
         )
 
-    def extend(
-        self,
-        session: str,
-        tokens: Sequence[int],
-        start: int,
-        sampling: Sampling,
-        stop: threading.Event,
-    ) -> Forwarded:
-        """Returns the model's own tokens at ``start .. len(tokens)``; see `LanguageModel`.
+    def cached(self, session: str, tokens: Sequence[int]) -> int:
+        """Returns how many of ``tokens`` the session's cache holds."""
+        return self._sessions.cached(session, tuple(tokens))
 
-        Raises:
-            ForwardCancelled: ``stop`` was set in time.
-            ModelError: The sequence is longer than the model's context, or has an unknown id,
-                or ``sampling`` leaves no token to choose.
-        """
-        path = tuple(tokens)
-        state = self._sessions.open(session)
-        kept = min(common_prefix(state.tokens, path), start - 1)
+    def extend(
+        self, batch: Sequence[Extension], stop: threading.Event
+    ) -> list[Forwarded | Exception]:
+        """Computes one forward for several sessions; see `LanguageModel`."""
+        return [self._outcome(part, stop) for part in batch]
+
+    def _outcome(self, part: Extension, stop: threading.Event) -> Forwarded | Exception:
+        try:
+            return self._extend(part, stop)
+        except ForwardCancelled:
+            raise
+        except Exception as error:
+            return error
+
+    def _extend(self, part: Extension, stop: threading.Event) -> Forwarded:
+        path = part.tokens
+        kept = min(self.cached(part.session, path), part.start - 1)
         if kept == len(path):
             return Forwarded([])
         self._check(path, kept)
+        state = self._sessions.open(part.session)
         self._sessions.make_room(len(path) - kept)
         self._sessions.running.stop = stop
-        wanted = len(path) + 1 - start
-        logits = self._forward(state, path, kept, wanted)
+        logits = self._forward(state, path, kept, part.wanted)
         self._computed += len(path) - kept
         self._reused += kept
-        if not wanted:
+        if not part.wanted:
             return Forwarded([])
-        allowed = self._guides.allowed(session, path, wanted, sampling)
-        return choose(logits[:, : self._info.vocab_size], path, sampling, allowed)
+        allowed = self._guides.allowed(part.session, path, part.wanted, part.sampling)
+        return choose(logits[:, : self._info.vocab_size], path, part.sampling, allowed)
 
     def release(self, session: str) -> None:
         """Frees what the session holds; an unknown session is fine."""

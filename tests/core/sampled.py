@@ -11,7 +11,7 @@ import torch
 from dsi_ray.core.messages import FinishReason, Role, ServerId, TokenLogprobs
 from dsi_ray.core.session import Step
 from dsi_ray.experiments.virtual_time import VirtualModel
-from dsi_ray.models.base import Forwarded, Sampling
+from dsi_ray.models.base import Extension, Forwarded, Sampling, extend_one
 from dsi_ray.models.sampling import choose
 from dsi_ray.params import SamplingParams
 from tests.core.language import Prefix
@@ -22,13 +22,8 @@ class Extends(Protocol):
     """The part of a language model that computes."""
 
     def extend(
-        self,
-        session: str,
-        tokens: Sequence[int],
-        start: int,
-        sampling: Sampling,
-        stop: threading.Event,
-    ) -> Forwarded:
+        self, batch: Sequence[Extension], stop: threading.Event
+    ) -> list[Forwarded | Exception]:
         """As in :class:`dsi_ray.models.base.LanguageModel`."""
 
 
@@ -51,17 +46,14 @@ class Table:
         return (1 - self.blur) * self._random(prefix, 0) + self.blur * self._random(prefix, 1)
 
     def extend(
-        self,
-        session: str,
-        tokens: Sequence[int],
-        start: int,
-        sampling: Sampling,
-        stop: threading.Event,
-    ) -> Forwarded:
+        self, batch: Sequence[Extension], stop: threading.Event
+    ) -> list[Forwarded | Exception]:
         """One row for each position."""
-        path = tuple(tokens)
-        rows = [self.logits(path[:i]) for i in range(start, len(path) + 1)]
-        return choose(torch.stack(rows), path, sampling) if rows else Forwarded([])
+        return [self._forward(part) for part in batch]
+
+    def _forward(self, part: Extension) -> Forwarded:
+        rows = [self.logits(part.tokens[:i]) for i in range(part.start, len(part.tokens) + 1)]
+        return choose(torch.stack(rows), part.tokens, part.sampling) if rows else Forwarded([])
 
     def _random(self, prefix: Prefix, salt: int) -> torch.Tensor:
         generator = torch.Generator().manual_seed(zlib.crc32(bytes(prefix), self.seed + salt))
@@ -80,8 +72,9 @@ class ServedModel(VirtualModel):
 
     def forward(self, step: Step) -> Forwarded:
         """What the model gives."""
-        go = threading.Event()
-        return self._model.extend("request", step.tokens, step.start, self._sampling, go)
+        return extend_one(
+            self._model, Extension("request", tuple(step.tokens), step.start, self._sampling)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +104,7 @@ class SampledScenario(Scenario):
         logprobs: list[TokenLogprobs] = []
         while True:
             path = (*self.prompt, *text)
-            forwarded = model.extend("plain", path, len(path), self.sampling, threading.Event())
+            forwarded = extend_one(model, Extension("plain", path, len(path), self.sampling))
             text += forwarded.tokens
             logprobs += forwarded.logprobs
             finish = self.criteria.finish(len(text), text[-1])

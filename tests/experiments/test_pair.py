@@ -1,6 +1,5 @@
 """Virtual time is the real thing without the waiting: the same classes, texts and latencies."""
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ import dsi_ray.runtime.forwards
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.experiments.pair import Pair, prompt
-from dsi_ray.models.base import Sampling
+from dsi_ray.models.base import Extension, Sampling, extend_one
 from dsi_ray.models.simulated import SimulatedModel
 from dsi_ray.params import SamplingParams
 
@@ -39,7 +38,7 @@ def test_a_text_is_that_of_the_simulated_model() -> None:
     path = list(prompt(5))
     greedy = Sampling(SamplingParams(), len(path))
     for _ in range(pair.tokens):
-        path += model.extend("", path, len(path), greedy, threading.Event()).tokens
+        path += extend_one(model, Extension("", tuple(path), len(path), greedy)).tokens
     expected = path[len(prompt(5)) :]
     plan = pair.pace.plan(2)
     assert pair.non_si(5).tokens == pair.si(3, 5).tokens == pair.dsi(2, plan, 5).tokens == expected

@@ -10,7 +10,7 @@ from tiny import VOCAB, expected_tokens, tiny_model
 from dsi_ray.config import ModelConfig, Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.models import attention
-from dsi_ray.models.base import ModelError, Sampling
+from dsi_ray.models.base import Extension, ModelError, Sampling, extend_one
 from dsi_ray.models.load import load_model
 from dsi_ray.models.lookup import LookupModel
 from dsi_ray.models.simulated import SimulatedModel, drafter_token, target_token
@@ -26,14 +26,16 @@ def test_simulated() -> None:
     for role, token_at in ((Role.TARGET, target_token), (Role.DRAFTER, drafter_token)):
         model = load_model(config, role)
         assert isinstance(model, SimulatedModel)
-        assert model.extend("a", (1,), 1, GREEDY, GO).tokens == [token_at(simulation, 1, trace=1)]
+        assert extend_one(model, Extension("a", (1,), 1, GREEDY)).tokens == [
+            token_at(simulation, 1, trace=1)
+        ]
 
 
 def test_lookup_takes_its_ngram_and_can_only_draft() -> None:
     config = ModelConfig(model="lookup", ngram=1)
     model = load_model(config, Role.DRAFTER)
     assert isinstance(model, LookupModel)
-    assert model.extend("a", (1, 2, 3, 4, 2, 5, 1, 2), 8, GREEDY, GO).tokens == [5]
+    assert extend_one(model, Extension("a", (1, 2, 3, 4, 2, 5, 1, 2), 8, GREEDY)).tokens == [5]
     with pytest.raises(ModelError, match="lookup can only be a drafter"):
         load_model(config, Role.TARGET)
 
@@ -54,8 +56,10 @@ def test_a_directory(tmp_path: Path) -> None:
     assert torch.get_num_threads() == 2
     assert (model.info.name, model.info.vocab_size) == (str(tmp_path), VOCAB)
     path = (1, 2, 3, 4)
-    assert model.extend("a", path, 1, GREEDY, GO).tokens == expected_tokens("llama", path)
-    model.extend("b", path, 1, GREEDY, GO)
+    assert extend_one(model, Extension("a", path, 1, GREEDY)).tokens == expected_tokens(
+        "llama", path
+    )
+    extend_one(model, Extension("b", path, 1, GREEDY))
     assert model.cache_stats.evictions == 1
 
 

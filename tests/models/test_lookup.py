@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.models.base import ForwardCancelled, Sampling
+from dsi_ray.models.base import Extension, ForwardCancelled, Sampling, extend_one
 from dsi_ray.models.lookup import LookupModel
 from dsi_ray.params import SamplingParams
 
@@ -55,27 +55,29 @@ def test_any_history_gives_what_a_search_finds(
         path = (*paths.get(session, ())[:kept], *new) or (0,)
         start = min(start, len(path) + 1)
         paths[session] = path
-        assert model.extend(session, path, start, GREEDY, GO).tokens == all_searched(
+        assert extend_one(model, Extension(session, path, start, GREEDY)).tokens == all_searched(
             path, start, longest
         )
 
 
 def test_the_longest_match_wins_and_then_the_latest() -> None:
     model = LookupModel(3)
-    assert model.extend("a", (1, 2, 3, 4, 9, 3, 5, 1, 2, 3), 10, GREEDY, GO).tokens == [4]
-    assert model.extend("b", (3, 4, 3, 5, 3), 5, GREEDY, GO).tokens == [5]
+    assert extend_one(model, Extension("a", (1, 2, 3, 4, 9, 3, 5, 1, 2, 3), 10, GREEDY)).tokens == [
+        4
+    ]
+    assert extend_one(model, Extension("b", (3, 4, 3, 5, 3), 5, GREEDY)).tokens == [5]
 
 
 def test_without_a_match_there_is_no_opinion() -> None:
     model = LookupModel(3)
-    assert model.extend("a", (1, 2, 3), 3, GREEDY, GO).tokens == []
-    assert model.extend("a", (1, 1, 2), 2, GREEDY, GO).tokens == [1]
-    assert model.extend("a", (1, 1), 3, GREEDY, GO).tokens == []
+    assert extend_one(model, Extension("a", (1, 2, 3), 3, GREEDY)).tokens == []
+    assert extend_one(model, Extension("a", (1, 1, 2), 2, GREEDY)).tokens == [1]
+    assert extend_one(model, Extension("a", (1, 1), 3, GREEDY)).tokens == []
 
 
 def test_release_forgets() -> None:
     model = LookupModel(3)
-    model.extend("a", (1, 2), 2, GREEDY, GO)
+    extend_one(model, Extension("a", (1, 2), 2, GREEDY))
     assert model.cache_stats.sessions == 1
     model.release("a")
     model.release("a")
@@ -86,7 +88,7 @@ def test_it_can_be_stopped() -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(ForwardCancelled):
-        LookupModel(3).extend("a", (1, 1), 2, GREEDY, stop)
+        extend_one(LookupModel(3), Extension("a", (1, 1), 2, GREEDY), stop)
 
 
 def test_info() -> None:

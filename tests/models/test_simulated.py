@@ -8,7 +8,7 @@ import pytest
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.models import simulated
-from dsi_ray.models.base import ForwardCancelled, Sampling
+from dsi_ray.models.base import Extension, ForwardCancelled, Sampling, extend_one
 from dsi_ray.models.simulated import (
     SimulatedModel,
     drafter_token,
@@ -35,11 +35,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_two_servers_give_the_same_verdict_whatever_they_computed_before() -> None:
     one, other = (SimulatedModel(FAST, Role.TARGET, index) for index in range(2))
-    other.extend("a", (9, 9, 9), 1, GREEDY, GO)
+    extend_one(other, Extension("a", (9, 9, 9), 1, GREEDY))
     expected = [target_token(FAST, position, trace=1) for position in (2, 3)]
-    assert one.extend("a", (1, 2, 3), 2, GREEDY, GO).tokens == expected
-    assert other.extend("a", (1, 2, 3), 2, GREEDY, GO).tokens == expected
-    assert other.extend("b", (1, 5, 6, 7), 2, GREEDY, GO).tokens[:2] == expected
+    assert extend_one(one, Extension("a", (1, 2, 3), 2, GREEDY)).tokens == expected
+    assert extend_one(other, Extension("a", (1, 2, 3), 2, GREEDY)).tokens == expected
+    assert extend_one(other, Extension("b", (1, 5, 6, 7), 2, GREEDY)).tokens[:2] == expected
 
 
 def test_prompts_that_begin_differently_have_traces_of_their_own() -> None:
@@ -107,21 +107,21 @@ def test_without_a_ttft_the_first_forward_is_like_any_other() -> None:
 def test_extend_waits_for_what_the_session_lacks(waits: list[float]) -> None:
     model = SimulatedModel(TIMED, Role.TARGET)
     prompt = tuple(range(50))
-    model.extend("a", prompt, 51, GREEDY, GO)
-    model.extend("a", prompt, 50, GREEDY, GO)
-    model.extend("a", (*prompt, 1, 2, 3), 51, GREEDY, GO)
-    model.extend("a", (*prompt, 1, 5), 52, GREEDY, GO)
-    model.extend("b", prompt, 50, GREEDY, GO)
+    extend_one(model, Extension("a", prompt, 51, GREEDY))
+    extend_one(model, Extension("a", prompt, 50, GREEDY))
+    extend_one(model, Extension("a", (*prompt, 1, 2, 3), 51, GREEDY))
+    extend_one(model, Extension("a", (*prompt, 1, 5), 52, GREEDY))
+    extend_one(model, Extension("b", prompt, 50, GREEDY))
     assert waits == pytest.approx([0.07, 0.03, 0.034, 0.03, 0.1])
     model.release("a")
-    model.extend("a", prompt, 50, GREEDY, GO)
+    extend_one(model, Extension("a", prompt, 50, GREEDY))
     assert waits[-1] == pytest.approx(0.1)
 
 
 def test_the_cache_is_counted(waits: list[float]) -> None:
     model = SimulatedModel(TIMED, Role.TARGET)
-    model.extend("a", (1, 2, 3), 4, GREEDY, GO)
-    model.extend("a", (1, 2, 5, 6), 3, GREEDY, GO)
+    extend_one(model, Extension("a", (1, 2, 3), 4, GREEDY))
+    extend_one(model, Extension("a", (1, 2, 5, 6), 3, GREEDY))
     stats = model.cache_stats
     assert (stats.computed_tokens, stats.reused_tokens, stats.sessions) == (5, 2, 1)
     model.release("unknown")
@@ -134,7 +134,7 @@ def test_jitter_is_seeded_and_differs_between_servers(waits: list[float]) -> Non
         waits.clear()
         model = SimulatedModel(jittery, Role.TARGET, index)
         for _ in range(400):
-            model.extend("a", (1,), 1, GREEDY, GO)
+            extend_one(model, Extension("a", (1,), 1, GREEDY))
         return list(waits)
 
     first = run(0)
@@ -149,7 +149,7 @@ def test_a_set_event_stops_even_an_endless_wait() -> None:
     stop.set()
     model = SimulatedModel(Simulation(tpot_ms=1e9), Role.TARGET)
     with pytest.raises(ForwardCancelled):
-        model.extend("a", (1,), 1, GREEDY, stop)
+        extend_one(model, Extension("a", (1,), 1, GREEDY), stop)
 
 
 def test_an_endless_wait_is_stopped_from_another_thread() -> None:
@@ -163,8 +163,10 @@ def test_an_endless_wait_is_stopped_from_another_thread() -> None:
 
     def forward() -> None:
         with pytest.raises(ForwardCancelled):
-            SimulatedModel(Simulation(tpot_ms=1e9), Role.TARGET).extend(
-                "a", (1,), 1, GREEDY, Announced()
+            extend_one(
+                SimulatedModel(Simulation(tpot_ms=1e9), Role.TARGET),
+                Extension("a", (1,), 1, GREEDY),
+                Announced(),
             )
         ended.set()
 
@@ -179,7 +181,7 @@ def test_a_stopped_first_forward_has_computed_nothing(monkeypatch: pytest.Monkey
     stop = threading.Event()
     stop.set()
     with pytest.raises(ForwardCancelled):
-        model.extend("a", (1, 2), 3, GREEDY, stop)
+        extend_one(model, Extension("a", (1, 2), 3, GREEDY), stop)
     assert model.cache_stats.computed_tokens == 0
     assert model.cache_stats.sessions == 0
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tiny import CONFIGS, CONTEXT, LAYERS, VOCAB, expected_tokens, serve
 from torch import nn
 
-from dsi_ray.models.base import ForwardCancelled, ModelError, Sampling
+from dsi_ray.models.base import Extension, ForwardCancelled, ModelError, Sampling, extend_one
 from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
 
@@ -39,7 +39,7 @@ def stopped_at(model: TransformersModel, layer: int) -> Iterator[threading.Event
 
 def check(kind: str, model: TransformersModel, session: str, path: tuple[int, ...], start: int):
     """Compares a call with the forward without a cache."""
-    found = model.extend(session, path, start, GREEDY, GO).tokens
+    found = extend_one(model, Extension(session, path, start, GREEDY)).tokens
     assert found == expected_tokens(kind, path)[start - 1 :]
 
 
@@ -84,20 +84,20 @@ def run_history(kind: str, device: str, steps: list, budget: int) -> None:
         start = min(start, len(path) + 1)
         if what == "extend":
             paths[session] = path
-            found = model.extend(session, path, start, GREEDY, GO).tokens
+            found = extend_one(model, Extension(session, path, start, GREEDY)).tokens
             assert found == expected_tokens(kind, path, device)[start - 1 :]
             continue
         with stopped_at(model, what) as stop, suppress(ForwardCancelled):
-            model.extend(session, path, start, GREEDY, stop)
+            extend_one(model, Extension(session, path, start, GREEDY), stop)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layer", range(LAYERS))
 def test_a_forward_stopped_at_any_layer_leaves_a_consistent_cache(kind: str, layer: int) -> None:
     model = serve(kind)
-    model.extend("a", PATH[:5], 6, GREEDY, GO)
+    extend_one(model, Extension("a", PATH[:5], 6, GREEDY))
     with stopped_at(model, layer) as stop, pytest.raises(ForwardCancelled):
-        model.extend("a", PATH, 6, GREEDY, stop)
+        extend_one(model, Extension("a", PATH, 6, GREEDY), stop)
     assert model.cache_stats.computed_tokens == 5
     assert model._sessions.open("a").lengths == {5}
     check(kind, model, "a", PATH, 6)
@@ -107,15 +107,15 @@ def test_a_forward_stopped_at_any_layer_leaves_a_consistent_cache(kind: str, lay
 def test_the_first_forward_of_a_session_can_be_stopped() -> None:
     model = serve("llama")
     with stopped_at(model, 1) as stop, pytest.raises(ForwardCancelled):
-        model.extend("a", PATH, 1, GREEDY, stop)
+        extend_one(model, Extension("a", PATH, 1, GREEDY), stop)
     check("llama", model, "a", PATH, 1)
 
 
 def test_after_a_stopped_detour_the_old_path_is_not_taken_for_cached() -> None:
     model = serve("llama")
-    model.extend("a", PATH, 13, GREEDY, GO)
+    extend_one(model, Extension("a", PATH, 13, GREEDY))
     with stopped_at(model, 2) as stop, pytest.raises(ForwardCancelled):
-        model.extend("a", (*PATH[:4], 8), 5, GREEDY, stop)
+        extend_one(model, Extension("a", (*PATH[:4], 8), 5, GREEDY), stop)
     check("llama", model, "a", (*PATH, 7), 13)
     assert model.cache_stats.computed_tokens == 12 + 9
 
@@ -125,10 +125,10 @@ def test_a_failed_forward_leaves_a_consistent_cache() -> None:
         raise RuntimeError("out of memory")
 
     model = serve("llama")
-    model.extend("a", PATH[:5], 6, GREEDY, GO)
+    extend_one(model, Extension("a", PATH[:5], 6, GREEDY))
     handle = layers_of(model)[1].register_forward_pre_hook(fail)
     with pytest.raises(RuntimeError, match="out of memory"):
-        model.extend("a", PATH, 6, GREEDY, GO)
+        extend_one(model, Extension("a", PATH, 6, GREEDY))
     handle.remove()
     check("llama", model, "a", PATH, 6)
 
@@ -146,8 +146,8 @@ def test_only_the_part_that_the_cache_lacks_is_computed() -> None:
 
 def test_a_prefill_of_cached_tokens_computes_nothing() -> None:
     model = serve("llama")
-    model.extend("a", PATH, 13, GREEDY, GO)
-    assert model.extend("a", PATH[:6], 7, GREEDY, GO).tokens == []
+    extend_one(model, Extension("a", PATH, 13, GREEDY))
+    assert extend_one(model, Extension("a", PATH[:6], 7, GREEDY)).tokens == []
     assert model.cache_stats.computed_tokens == 12
     check("llama", model, "a", (*PATH, 1), 13)
     assert model.cache_stats.computed_tokens == 12 + 1
@@ -155,19 +155,19 @@ def test_a_prefill_of_cached_tokens_computes_nothing() -> None:
 
 def test_idle_sessions_are_evicted_beyond_the_budget_and_never_the_one_in_use() -> None:
     one_token = serve("llama")
-    one_token.extend("a", (1,), 2, GREEDY, GO)
+    extend_one(one_token, Extension("a", (1,), 2, GREEDY))
     size = one_token.cache_stats.bytes
     assert size == LAYERS * 2 * (2 * 8) * 8  # layers, keys and values, heads, float64
 
     model = serve("llama", kv_cache_bytes=20 * size)
     for session in "ab":
-        model.extend(session, PATH[:8], 9, GREEDY, GO)
-    model.extend("a", PATH[:9], 10, GREEDY, GO)  # now b is the idle one
-    model.extend("c", PATH[:8], 9, GREEDY, GO)
+        extend_one(model, Extension(session, PATH[:8], 9, GREEDY))
+    extend_one(model, Extension("a", PATH[:9], 10, GREEDY))  # now b is the idle one
+    extend_one(model, Extension("c", PATH[:8], 9, GREEDY))
     stats = model.cache_stats
     assert (stats.sessions, stats.evictions, stats.bytes) == (2, 1, 17 * size)
     computed = stats.computed_tokens
-    model.extend("a", PATH[:9], 10, GREEDY, GO)
+    extend_one(model, Extension("a", PATH[:9], 10, GREEDY))
     assert model.cache_stats.computed_tokens == computed
     check("llama", model, "c", (*PATH, *PATH), 1)
     assert (model.cache_stats.sessions, model.cache_stats.bytes) == (1, 24 * size)
@@ -175,7 +175,7 @@ def test_idle_sessions_are_evicted_beyond_the_budget_and_never_the_one_in_use() 
 
 def test_release_frees_a_session_and_takes_an_unknown_one() -> None:
     model = serve("llama")
-    model.extend("a", PATH, 13, GREEDY, GO)
+    extend_one(model, Extension("a", PATH, 13, GREEDY))
     model.release("a")
     model.release("a")
     assert (model.cache_stats.sessions, model.cache_stats.bytes) == (0, 0)
@@ -186,7 +186,7 @@ def test_a_sequence_longer_than_the_context_is_refused_before_the_forward() -> N
     full = tuple(i % VOCAB for i in range(CONTEXT))
     check("llama", model, "a", full, CONTEXT)
     with pytest.raises(ModelError, match=f"{CONTEXT + 1} tokens are more than the {CONTEXT} that"):
-        model.extend("a", (*full, 1), CONTEXT + 1, GREEDY, GO)
+        extend_one(model, Extension("a", (*full, 1), CONTEXT + 1, GREEDY))
     check("llama", model, "a", full, 1)
 
 
@@ -194,17 +194,17 @@ def test_a_sequence_longer_than_the_context_is_refused_before_the_forward() -> N
 def test_an_id_that_the_model_lacks_is_refused(unknown: int) -> None:
     model = serve("llama")
     with pytest.raises(ModelError, match=f"knows only token ids below {VOCAB}"):
-        model.extend("a", (1, unknown), 1, GREEDY, GO)
+        extend_one(model, Extension("a", (1, unknown), 1, GREEDY))
 
 
 def test_padding_rows_of_the_vocabulary_are_never_chosen() -> None:
     whole = serve("llama")
     small = TransformersModel("llama", whole._model, vocab_size=9, kv_cache_bytes=2**30)
     paths = [(a, b) for a in range(9) for b in range(9)]
-    tokens = [small.extend("a", path, 2, GREEDY, GO).tokens[0] for path in paths]
+    tokens = [extend_one(small, Extension("a", path, 2, GREEDY)).tokens[0] for path in paths]
     assert small.info.vocab_size == 9
     assert max(tokens) < 9
-    assert any(whole.extend("a", path, 2, GREEDY, GO).tokens[0] >= 9 for path in paths)
+    assert any(extend_one(whole, Extension("a", path, 2, GREEDY)).tokens[0] >= 9 for path in paths)
 
 
 def test_info_tells_what_the_model_is() -> None:
@@ -248,7 +248,9 @@ def test_bug_15_seeded_and_unseeded_requests_together() -> None:
         turns = [name for _ in range(12) for name in names]
         for name in turns if in_turns else sorted(turns):
             path = paths[name]
-            paths[name] += tuple(model.extend(name, path, len(path), requests[name], GO).tokens)
+            paths[name] += tuple(
+                extend_one(model, Extension(name, path, len(path), requests[name])).tokens
+            )
         return paths
 
     alone = {name: texts(name, in_turns=False)[name] for name in requests}
@@ -261,9 +263,9 @@ def test_sampled_tokens_are_those_of_a_forward_a_token(kind: str) -> None:
     """Whatever the block: with penalties each row has its own."""
     sampling = hot(3, repetition_penalty=1.4, presence_penalty=0.5, top_p=0.95, logprobs=2)
     single = serve(kind)
-    steps = [single.extend("a", PATH[:i], i, sampling, GO) for i in range(1, 13)]
+    steps = [extend_one(single, Extension("a", PATH[:i], i, sampling)) for i in range(1, 13)]
     for start in (1, 2, 7, 12):
-        block = serve(kind).extend("b", PATH, start, sampling, GO)
+        block = extend_one(serve(kind), Extension("b", PATH, start, sampling))
         assert block.tokens == [step.tokens[0] for step in steps[start - 1 :]]
         for found, step in zip(block.logprobs, steps[start - 1 :], strict=True):
             assert found.logprob == pytest.approx(step.logprobs[0].logprob)
@@ -274,5 +276,5 @@ def test_a_drafter_guesses_no_id_that_the_target_lacks() -> None:
     model = serve("llama")
     sampling = dataclasses.replace(hot(5), vocab_size=9)
     for i in range(60):
-        (token,) = model.extend("a", (*PATH[:3], i % VOCAB), 4, sampling, GO).tokens
+        (token,) = extend_one(model, Extension("a", (*PATH[:3], i % VOCAB), 4, sampling)).tokens
         assert token < 9
