@@ -69,6 +69,8 @@ class ModelConfig(_Schema):
         threads: Torch threads of each server on a CPU.
         accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
         kv_cache_bytes: Budget of each server's KV cache; idle sessions beyond it are evicted.
+        prefill_chunk: Most tokens of prompts in one forward. A longer prompt takes several, between
+            which other requests of the server go on.
         own_process: False puts a drafter on a CPU into the coordinator's process: fewer messages,
             but if it crashes so does the coordinator. ``lookup`` always runs there.
         ngram: For ``lookup``: longest n-gram that is looked up.
@@ -83,6 +85,7 @@ class ModelConfig(_Schema):
     threads: Annotated[int, Field(ge=1)] = 1
     accelerator_type: str | None = None
     kv_cache_bytes: Annotated[int, Field(gt=0)] = 2**30
+    prefill_chunk: Annotated[int, Field(ge=1)] = 256
     own_process: bool = True
     ngram: Annotated[int, Field(ge=1)] = 3
     simulation: Simulation | None = None

@@ -57,13 +57,24 @@ class TaskBoard:
 
     def __init__(self, servers: Iterable[ServerId]) -> None:
         self._by_server: dict[ServerId, list[LiveTask]] = {server: [] for server in servers}
+        self._retired: set[ServerId] = set()
         self._tasks: dict[int, LiveTask] = {}
         self._clock = itertools.count()
 
     @property
     def servers(self) -> list[ServerId]:
-        """The servers of the board, in order."""
-        return list(self._by_server)
+        """The servers that take tasks, in order."""
+        return [server for server in self._by_server if server not in self._retired]
+
+    def add(self, server: ServerId) -> None:
+        """Takes a server in, or in again."""
+        self._by_server.setdefault(server, [])
+        self._retired.discard(server)
+
+    def retire(self, server: ServerId) -> list[LiveTask]:
+        """Gives no more tasks to a server; returns those that it has, which are to be cancelled."""
+        self._retired.add(server)
+        return [live for live in self._by_server[server] if live.displaced is not Mode.REPLACE]
 
     def __len__(self) -> int:
         return len(self._tasks)

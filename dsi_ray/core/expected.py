@@ -5,7 +5,29 @@ text long. A *run* is what lies between two rejections: ``n`` accepted drafts wi
 ``a ** n * (1 - a)``, then a token of the target's own (Timor et al., ICLR 2025, appendix E).
 """
 
+import itertools
+import math
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardCost:
+    """How long a forward takes by the number of its tokens, all requests together.
+
+    Attributes:
+        points: Numbers of tokens, rising, with seconds.
+    """
+
+    points: tuple[tuple[int, float], ...]
+
+    def __call__(self, tokens: int) -> float:
+        """Seconds, on straight lines through the points; before the first as at the first."""
+        (at, seconds), slope = self.points[0], 0.0
+        for (x, y), (next_x, next_y) in itertools.pairwise(self.points):
+            if x <= tokens:
+                # What is measured is noisy; more tokens never take less time.
+                (at, seconds), slope = (x, y), max(0.0, (next_y - y) / (next_x - x))
+        return seconds + slope * max(0, tokens - at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +69,16 @@ class Latencies:
             + waiting / self._geometric_sum(sp_degree * lookahead)
         )
 
-    def dsi_single(self, first_block: int = 0) -> float:
+    def dsi_single(self, first_block: int = 0, depth: float = math.inf) -> float:
         """DSI with one target server, which verifies whatever is drafted when it is free.
 
         Args:
             first_block: After a rejection this many drafts replace the target's own forward, as
                 in SI; 0 lets it run to its end.
+            depth: Most drafts in a block.
         """
-        later = self.target / self._geometric_sum(max(1.0, self.target / self.drafter))
+        block = max(1.0, min(depth, self.target / self.drafter))
+        later = self.target / self._geometric_sum(block)
         if not first_block:
             return (1 - self.acceptance) * self.target + self.acceptance * later
         begin = (1 - self.acceptance) * (self.target + first_block * self.drafter)

@@ -49,6 +49,10 @@ class Reason(enum.StrEnum):
 
     CANCELLED = "cancelled"
     FAILED = "failed"
+    """The model cannot compute it: no other server could."""
+
+    LOST = "lost"
+    """Its server died: another can run it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +181,12 @@ class Fail:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Command, the last of a request: its tasks have ended, and these servers may forget it."""
+
+    servers: tuple[ServerId, ...]
+
+
 Event = Output | Ended
-Command = Start | Cancel | Emit | Fail
+Command = Start | Cancel | Emit | Fail | Release

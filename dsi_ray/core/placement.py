@@ -1,5 +1,6 @@
 """Where a verification task goes: dispatch and anchor (the rules of section "Dispatch")."""
 
+import math
 from dataclasses import dataclass
 
 from dsi_ray.core.board import LiveTask, TaskBoard
@@ -62,6 +63,18 @@ def place_anchor(board: TaskBoard) -> Place:
         return Place(server, Mode.REPLACE)
     deepest = max(board.servers, key=lambda server: _first_position(board.active(server)))
     return Place(deepest, Mode.REPLACE)
+
+
+def least_needed(board: TaskBoard, servers: list[ServerId]) -> ServerId:
+    """Which of ``servers`` the request can do without most easily."""
+
+    def first_news(server: ServerId) -> float:
+        if server not in board.servers:
+            return math.inf  # It is still being filled.
+        first = _first_position(board.active(server))
+        return math.inf if first < 0 else first
+
+    return max(servers, key=first_news)
 
 
 def _redundant(board: TaskBoard) -> list[ServerId]:

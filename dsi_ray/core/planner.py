@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from dsi_ray.core.decoders.dsi import DSI, Plan
-from dsi_ray.core.expected import Latencies
+from dsi_ray.core.expected import ForwardCost, Latencies
 
 _WEIGHT = 0.02
 """Of a new latency in an exponentially weighted mean: small, so that a lookahead lasts."""
@@ -80,6 +80,7 @@ class Pace:
         proven: The same, but without measurements no draft counts as right.
         spread: Mean deviation of a target forward from the mean.
         judged: How many drafts the acceptance rate comes from.
+        cost: Of a target forward by its number of tokens; unknown, it is that of one token.
     """
 
     target: float
@@ -89,6 +90,7 @@ class Pace:
     proven: float = 0.0
     spread: float = 0.0
     judged: int = 0
+    cost: ForwardCost | None = None
 
     def observe_target(self, seconds: float) -> None:
         """Takes a target forward into the mean."""
@@ -110,15 +112,19 @@ class Pace:
             weight = max(weight, judged / (_PRIOR_TOKENS + self.judged))
             self.proven += weight * (accepted / judged - self.proven)
 
-    def adapt(self, decoder: DSI) -> None:
+    def adapt(self, decoder: DSI, crowd: int = 1) -> None:
         """Gives a request in flight the plan that its own drafts so far, and all others', ask for.
 
         Where few drafts are right, verifications are short and servers idle: blocks shrink. Where
-        they would queue, blocks grow up to what Equation 1 asks for.
+        they would queue, blocks grow up to what Equation 1 asks for. Where ``crowd`` requests
+        share a server, drafts are verified only as far as that costs nobody anything.
         """
-        tree = decoder.tree
-        servers = len(decoder.request.targets)
-        decoder.plan = self.plan(servers, accepted=tree.accepted, rejected=tree.rejected)
+        accepted, rejected = decoder.tree.accepted, decoder.tree.rejected
+        if crowd > 1:
+            decoder.plan = self.shared_plan(crowd, _blend(self.acceptance, accepted, rejected))
+        else:
+            servers = max(1, len(decoder.targets))
+            decoder.plan = self.plan(servers, accepted=accepted, rejected=rejected)
 
     def plan(
         self,
@@ -143,6 +149,23 @@ class Pace:
             return self._plan(sp_degree, lookahead, acceptance)
         first_block = self._first_block(_blend(self.proven, accepted, rejected))
         return self._plan(sp_degree, lookahead, acceptance, first_block)
+
+    def shared_plan(self, crowd: int, acceptance: float) -> Plan:
+        """The plan for each of ``crowd`` requests that a server computes together.
+
+        A draft of one makes the forward of all longer; so there are as many as shorten the mean
+        time of a token, and none where the server has its hands full without.
+        """
+        cost = self.cost or ForwardCost(((1, self.target),))
+
+        def seconds(depth: int) -> float:
+            together = cost(crowd * (1 + depth))
+            latencies = Latencies(together, self._drafter_or_little, acceptance)
+            return latencies.dsi_single(depth=depth) if depth else latencies.non_si()
+
+        depth = min(range(_MOST_LOOKAHEAD + 1), key=seconds)
+        # While one block is verified the next is drafted.
+        return Plan(max(1, min(depth, self._sending_interval())), 2 * depth + bool(depth))
 
     def _plan(
         self, sp_degree: int, lookahead: int, acceptance: float, first_block: int = 0

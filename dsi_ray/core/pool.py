@@ -1,4 +1,8 @@
-"""TargetPool: which target servers serve which request."""
+"""TargetPool: which target servers serve which request.
+
+With more servers than requests each request has servers of its own: its share is its SP degree.
+With more requests than servers each has one, and a server computes its requests together.
+"""
 
 from collections.abc import Iterable
 
@@ -6,36 +10,135 @@ from dsi_ray.core.messages import ServerId
 
 
 class TargetPool:
-    """Shares the target servers among requests: each gets those with the fewest others.
+    """Shares the target servers among requests.
 
-    Every server may serve several requests; it computes their forwards in turn.
+    Which of several servers a request gives up is for the caller to choose, who knows which one it
+    needs least.
     """
 
     def __init__(self, servers: Iterable[ServerId]) -> None:
-        self._load = dict.fromkeys(servers, 0)
-        self._assigned: dict[str, list[ServerId]] = {}
+        self._users: dict[ServerId, set[str]] = {server: set() for server in servers}
+        self._held: dict[str, list[ServerId]] = {}
+        self._most: dict[str, int] = {}
 
     @property
     def size(self) -> int:
         """The largest SP degree that a request can have."""
-        return len(self._load)
+        return len(self._users)
 
-    def assign(self, request: str, sp_degree: int) -> list[ServerId]:
-        """Reserves servers for a request, ``sp_degree`` of them or all there are."""
-        if request in self._assigned:
+    def __contains__(self, request: str) -> bool:
+        """Whether a request is served, or waits for a server."""
+        return request in self._held
+
+    def held(self, request: str) -> list[ServerId]:
+        """The servers of a request."""
+        return list(self._held.get(request, ()))
+
+    def own(self, request: str) -> list[ServerId]:
+        """Those of its servers that no other request uses."""
+        return [server for server in self.held(request) if len(self._users[server]) == 1]
+
+    def crowd(self, request: str) -> int:
+        """How many requests share this one's servers at most, itself included."""
+        return max((len(self._users[server]) for server in self.held(request)), default=1)
+
+    def share(self, requests: int) -> int:
+        """How many servers each of so many requests can have for itself."""
+        return max(1, self.size // max(1, requests))
+
+    def admit(self, request: str, most: int) -> list[ServerId]:
+        """Gives a new request the free servers, up to its share and to ``most``.
+
+        Without a free one it gets the one that the fewest others use. Call :meth:`donors` before:
+        what they give up is free then.
+        """
+        if request in self._held:
             raise ValueError(f"request {request} already has target servers")
-        servers = sorted(self._load, key=lambda server: (self._load[server], server))[:sp_degree]
-        for server in servers:
-            self._load[server] += 1
-        self._assigned[request] = servers
-        return servers
+        self._held[request], self._most[request] = [], most
+        share = min(most, self.share(len(self._held)))
+        for server in (self._free() or self._least_used())[:share]:
+            self._give(request, server)
+        return self.held(request)
+
+    def donors(self, most: int) -> list[str]:
+        """Who has to give up a server, once for each, so that a new request gets its share."""
+        share = min(most, self.share(len(self._held) + 1))
+        have = {request: len(servers) for request, servers in self._held.items()}
+        donors: list[str] = []
+        for _ in range(share - len(self._free())):
+            richest = max(have, key=lambda request: have[request], default=None)
+            if richest is None or have[richest] < 2 or have[richest] <= share:
+                break
+            have[richest] -= 1
+            donors.append(richest)
+        return donors
+
+    @property
+    def without(self) -> list[str]:
+        """The requests that have lost all their servers."""
+        return [request for request, servers in self._held.items() if not servers]
+
+    def take(self, request: str, server: ServerId) -> None:
+        """Takes a server from a request."""
+        self._held[request].remove(server)
+        self._users[server].discard(request)
 
     def release(self, request: str) -> None:
-        """Ends a request's reservation; one without is fine."""
-        for server in self._assigned.pop(request, ()):
-            if server in self._load:
-                self._load[server] -= 1
+        """Takes all servers from a request; one without is fine."""
+        for server in self._held.pop(request, ()):
+            self._users[server].discard(request)
+        self._most.pop(request, None)
+
+    def grow(self) -> list[tuple[str, ServerId]]:
+        """Gives free servers to requests: first to those without any, then to those that share
+        theirs with others, then to those with the fewest.
+
+        Who has none gets one even if none is free. A request that shared its server keeps that one
+        until the caller takes it: the new one has to be filled first.
+        """
+        grants: list[tuple[str, ServerId]] = []
+        for request, servers in self._held.items():
+            for server in [] if servers else self._least_used():
+                self._give(request, server)
+                grants.append((request, server))
+        for server in self._free():
+            poor = [r for r in self._held if self._may_grow(r)]
+            if not poor:
+                break
+            request = min(poor, key=self._wealth)
+            self._give(request, server)
+            grants.append((request, server))
+        return grants
+
+    def shared(self, request: str) -> list[ServerId]:
+        """Those of its servers that other requests use too."""
+        own = self.own(request)
+        return [server for server in self.held(request) if server not in own]
 
     def lose(self, server: ServerId) -> None:
-        """Takes a server out for good."""
-        self._load.pop(server, None)
+        """Takes a server out until it is back."""
+        for request in self._users.pop(server, ()):
+            self._held[request].remove(server)
+
+    def restore(self, server: ServerId) -> None:
+        """Takes a server in."""
+        self._users.setdefault(server, set())
+
+    def _give(self, request: str, server: ServerId) -> None:
+        self._held[request].append(server)
+        self._users[server].add(request)
+
+    def _free(self) -> list[ServerId]:
+        return [server for server, users in self._users.items() if not users]
+
+    def _least_used(self) -> list[ServerId]:
+        servers = sorted(self._users, key=lambda server: (len(self._users[server]), server))
+        return servers[:1]
+
+    def _may_grow(self, request: str) -> bool:
+        held = self._held[request]
+        return len(held) < self._most[request] or self.crowd(request) > 1
+
+    def _wealth(self, request: str) -> tuple[bool, int, int]:
+        held = self._held[request]
+        return bool(held), -self.crowd(request), len(held)

@@ -6,9 +6,12 @@ zero-overhead bound of a given acceptance trace, the yardstick for the real runt
 
 import heapq
 import itertools
+import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from dsi_ray.core.batch import Part, PartResult, ServerBatch
 from dsi_ray.core.decoders import Decoder
 from dsi_ray.core.messages import (
     Cancel,
@@ -21,7 +24,7 @@ from dsi_ray.core.messages import (
     Start,
     Task,
 )
-from dsi_ray.core.session import ServerSession, Step
+from dsi_ray.core.session import Step
 from dsi_ray.models.base import Forwarded
 
 
@@ -45,12 +48,20 @@ class VirtualModel:
         """What one forward gives, log probabilities included."""
         return Forwarded(self.tokens(step))
 
+    def seconds(self, parts: Sequence[Part]) -> float:
+        """Duration of a forward for several requests: here that of the longest part."""
+        return max(self.latency(part.step) for part in parts)
+
+    def cached(self, request: str, tokens: tuple[int, ...]) -> int:
+        """How many tokens need not be computed; here prefills are never cut."""
+        return len(tokens)
+
 
 @dataclass(slots=True)
 class _Server:
     model: VirtualModel
-    session: ServerSession = field(default_factory=ServerSession)
-    computing: tuple[Step, float] | None = None
+    batch: ServerBatch
+    computing: tuple[list[Part], float] | None = None
     """The forward under way and when it began."""
 
 
@@ -98,53 +109,53 @@ class Run:
     error: str | None = None
 
 
-class VirtualDriver:
-    """Runs one decoder to its end.
+class VirtualServers(ABC):
+    """Servers in virtual time, and the messages to and from them.
 
     Args:
-        decoder: Fresh.
-        models: A model for each server of the request.
+        models: A model for each server.
         message: Latency of a message, called once a message. Tasks to one server, and reports of
             one server, keep their order, as Ray's calls and a stream's items do; cancels do not.
-        observe: Called after every moment that the decoder handled.
+        chunk: Most tokens of prefill in a forward.
     """
 
     def __init__(
         self,
-        decoder: Decoder,
         models: dict[ServerId, VirtualModel],
         message: Callable[[], float] = lambda: 0.0,
-        observe: Callable[[Decoder], None] = lambda decoder: None,
+        chunk: int = sys.maxsize,
     ) -> None:
-        self._decoder = decoder
-        self._servers = {server: _Server(model) for server, model in models.items()}
+        self._chunk = chunk
+        self._servers = {
+            server: _Server(model, ServerBatch(chunk)) for server, model in models.items()
+        }
         self._message = message
-        self._observe = observe
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = itertools.count()
         self._now = 0.0
         self._sent_until: dict[ServerId, float] = {}
         self._reported_until: dict[ServerId, float] = {}
-        self._where: dict[int, ServerId] = {}
+        self._tasks: dict[int, Task] = {}
         self._inbox: list[Event] = []
         self.run = Run()
 
-    def __call__(self) -> Run:
-        """Decodes to the end and drains all servers."""
-        self._execute(self._decoder.start())
+    @abstractmethod
+    def _handle(self, events: list[Event]) -> None:
+        """Takes in what happened at one moment."""
+
+    def _drain(self) -> None:
+        """Lets time pass until nothing happens any more."""
         while self._heap:
             self._now, _, action = heapq.heappop(self._heap)
             action()
-            # All that happens at one instant is one moment for the decoder.
+            # All that happens at one instant is one moment.
             if self._inbox and not (self._heap and self._heap[0][0] == self._now):
                 events, self._inbox = self._inbox, []
-                commands = self._handle(events)
-                self._observe(self._decoder)
-                self._execute(commands)
-        return self.run
+                self._handle(events)
 
-    def _handle(self, events: list[Event]) -> list[Command]:
-        return self._decoder.handle(events)
+    def _die(self, where: ServerId) -> None:
+        """Puts a new server in a dead one's place: all that it had, and was sent, is lost."""
+        self._servers[where] = _Server(self._servers[where].model, ServerBatch(self._chunk))
 
     def _at(self, time: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (time, next(self._sequence), action))
@@ -154,7 +165,7 @@ class VirtualDriver:
             match command:
                 case Start(task, mode):
                     self.run.started.append(task.id)
-                    self._where[task.id] = task.server
+                    self._tasks[task.id] = task
                     self._send(task, mode)
                 case Cancel(task_id):
                     self._cancel(task_id)
@@ -170,37 +181,41 @@ class VirtualDriver:
         self.run.messages += 1
 
         def arrive() -> None:
-            self._report(task.server, server.session.submit(task, mode))
-            self._work(task.server)
+            if server is self._servers[task.server]:
+                self._report(task.server, server.batch.submit(task, mode))
+                self._work(task.server)
 
         self._at(self._in_order(self._sent_until, task.server), arrive)
 
     def _cancel(self, task_id: int) -> None:
-        where = self._where[task_id]
-        session = self._servers[where].session
+        task = self._tasks[task_id]
+        server = self._servers[task.server]
         self.run.messages += 1
 
         def arrive() -> None:
-            self._report(where, session.cancel(task_id))
-            self._work(where)
+            if server is self._servers[task.server]:
+                self._report(task.server, server.batch.cancel(task.request, task_id))
+                self._work(task.server)
 
         self._at(self._now + self._message(), arrive)
 
     def _work(self, where: ServerId) -> None:
         server = self._servers[where]
-        if server.session.interrupted:
+        if server.batch.interrupted:
             self._end_forward(where, stopped=True)
-            server.session.stopped()
-        step = server.session.next_step()
-        if step is None:
+            server.batch.stopped()
+        if server.computing is not None:
             return
-        computing = server.computing = step, self._now
-        seconds = server.model.latency(step)
+        parts = server.batch.compose(server.model.cached)
+        if not parts:
+            return
+        computing = server.computing = parts, self._now
+        seconds = server.model.seconds(parts)
 
         def done() -> None:
-            if server.computing is computing:
+            if server is self._servers[where] and server.computing is computing:
                 self._end_forward(where, stopped=False)
-                self._report(where, self._finish(where, step, seconds))
+                self._report(where, self._finish(where, parts, seconds))
                 self._work(where)
 
         self._at(self._now + seconds, done)
@@ -208,14 +223,20 @@ class VirtualDriver:
     def _end_forward(self, where: ServerId, *, stopped: bool) -> None:
         server = self._servers[where]
         assert server.computing is not None, "a forward ends once"
-        step, begin = server.computing
+        parts, begin = server.computing
         server.computing = None
-        self.run.spans.append(Span(where, begin, self._now, step, stopped))
+        self.run.spans += [Span(where, begin, self._now, part.step, stopped) for part in parts]
 
-    def _finish(self, where: ServerId, step: Step, seconds: float) -> list[Event]:
+    def _finish(self, where: ServerId, parts: list[Part], seconds: float) -> list[Event]:
         server = self._servers[where]
-        forwarded = server.model.forward(step)
-        return server.session.finish(forwarded.tokens, seconds, forwarded.logprobs)
+        results = {part.request: self._result(where, part) for part in parts}
+        return server.batch.finish(results, seconds)
+
+    def _result(self, where: ServerId, part: Part) -> PartResult:
+        if part.is_chunk:
+            return PartResult()
+        forwarded = self._servers[where].model.forward(part.step)
+        return PartResult(forwarded.tokens, forwarded.logprobs)
 
     def _in_order(self, until: dict[ServerId, float], where: ServerId) -> float:
         """When a message sent now arrives that does not overtake those before it."""
@@ -232,3 +253,36 @@ class VirtualDriver:
             self.run.ended += [e.task for e in events if not getattr(e, "goes_on", False)]
 
         self._at(self._in_order(self._reported_until, where), arrive)
+
+
+class VirtualDriver(VirtualServers):
+    """Runs one decoder to its end.
+
+    Args:
+        decoder: Fresh.
+        models: A model for each server of the request.
+        message: As for :class:`VirtualServers`.
+        observe: Called after every moment that the decoder handled.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        models: dict[ServerId, VirtualModel],
+        message: Callable[[], float] = lambda: 0.0,
+        observe: Callable[[Decoder], None] = lambda decoder: None,
+    ) -> None:
+        super().__init__(models, message)
+        self._decoder = decoder
+        self._observe = observe
+
+    def __call__(self) -> Run:
+        """Decodes to the end and drains all servers."""
+        self._execute(self._decoder.start())
+        self._drain()
+        return self.run
+
+    def _handle(self, events: list[Event]) -> None:
+        commands = self._decoder.handle(events)
+        self._observe(self._decoder)
+        self._execute(commands)

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import functools
 import uuid
-from collections.abc import AsyncGenerator, Iterator, Sequence
+import weakref
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
 
 import ray
@@ -21,8 +22,9 @@ from dsi_ray.runtime.admission import check_request
 from dsi_ray.runtime.cluster import connect, disconnect
 from dsi_ray.runtime.coordinator import Coordinator, GroupInfo
 from dsi_ray.runtime.errors import EngineError, RequestError
+from dsi_ray.runtime.link import Link
 from dsi_ray.runtime.placement import bundles, create_placement_group, in_bundle
-from dsi_ray.runtime.ray_errors import root_cause
+from dsi_ray.runtime.ray_errors import engine_errors, root_cause
 from dsi_ray.runtime.reply import Reply, complete
 from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation, TokenChunk
 from dsi_ray.runtime.trace.spans import Trace
@@ -54,6 +56,9 @@ class Engine:
         self.tokenizer: Tokenizer = load_tokenizer(config.target)
         self._owns_ray = connect(config.address)
         self._group = create_placement_group(config)
+        self._links: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = (
+            weakref.WeakKeyDictionary()
+        )
         try:
             self._coordinator = self._start()
             info = self._load()
@@ -97,7 +102,7 @@ class Engine:
         generation = self._generation(prompt, params or SamplingParams(), decoding)
         if generation.params.stop:
             return asyncio.run(self._gather(generation))
-        with _engine_errors():
+        with engine_errors():
             whole: TokenChunk = ray.get(self._coordinator.complete.remote(generation))
         return complete(Reply(self._text(generation)).push(whole))
 
@@ -124,7 +129,7 @@ class Engine:
 
     async def status(self) -> dict[str, Any]:
         """What the group and each of its servers do now."""
-        with _engine_errors():
+        with engine_errors():
             return await self._coordinator.status.remote()  # type: ignore[no-any-return]
 
     async def trace(self, request_id: str, since: float = 0.0) -> list[Trace]:
@@ -133,7 +138,7 @@ class Engine:
         Empty if it is unknown: only the last requests are kept. Who follows a request gives the
         ``settled`` of the last trace as ``since``, and gets only what is new or has changed.
         """
-        with _engine_errors():
+        with engine_errors():
             traces: list[Trace] = await self._coordinator.trace.remote(request_id, since)
             return traces
 
@@ -203,7 +208,8 @@ class Engine:
 
     async def _stream(self, generation: Generation) -> AsyncGenerator[Chunk, None]:
         reply = Reply(self._text(generation))
-        async with contextlib.aclosing(self._token_chunks(generation)) as news:
+        link = self._links.setdefault(asyncio.get_running_loop(), Link(self._coordinator))
+        async with contextlib.aclosing(link.generate(generation)) as news:
             async for new in news:
                 was_over = reply.over
                 for chunk in reply.push(new):
@@ -211,28 +217,3 @@ class Engine:
                 if reply.over and not was_over and new.finish_reason is None:
                     # A stop string: the rest is not wanted, but what the request took is.
                     await self._coordinator.stop.remote(generation.id)
-
-    async def _token_chunks(self, generation: Generation) -> AsyncGenerator[TokenChunk, None]:
-        with _engine_errors():
-            items = self._coordinator.generate.options(num_returns="streaming").remote(generation)
-            finished = False
-            try:
-                async for item in items:
-                    new: TokenChunk = await item
-                    finished = new.finish_reason is not None
-                    yield new
-            finally:
-                # Dropping a Ray generator does not end it.
-                if not finished:
-                    ray.cancel(items)
-
-
-@contextlib.contextmanager
-def _engine_errors() -> Iterator[None]:
-    """Turns Ray's errors into those of this package."""
-    try:
-        yield
-    except ray.exceptions.RayActorError as error:
-        raise EngineError("the coordinator was lost") from error
-    except ray.exceptions.RayTaskError as error:
-        raise root_cause(error) from None

@@ -2,44 +2,40 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TypeVar
 
+from dsi_ray.core.batch import Part, PartResult, ServerBatch
 from dsi_ray.core.messages import Ended, Event, Mode, Reason, Task
-from dsi_ray.core.session import ServerSession, Step
-from dsi_ray.models.base import ForwardCancelled, LanguageModel, Sampling
+from dsi_ray.models.base import Extension, ForwardCancelled, Forwarded, LanguageModel, Sampling
 
 R = TypeVar("R")
 
 _PAUSE_S = 0.0001
 
 
-@dataclass(slots=True)
-class _Session:
-    sampling: Sampling
-    state: ServerSession = field(default_factory=ServerSession)
-
-
 class Forwards:
-    """Computes the forwards of all requests, one at a time.
+    """Computes the forwards of all requests, one at a time, each for all that have work.
 
     Its thread goes from one forward to the next by itself: a server that goes on alone does not
     wait for an event loop between two tokens.
 
     Args:
         name: Of the thread.
+        chunk: Most tokens of prefill in a forward.
         listener: Hears, in any thread and in order, what happened and whether anybody waits for it.
     """
 
-    def __init__(self, name: str, listener: Callable[[list[Event], bool], None]) -> None:
+    def __init__(
+        self, name: str, chunk: int, listener: Callable[[list[Event], bool], None]
+    ) -> None:
         self._listener = listener
         self._lock = threading.Lock()
         """Of all below; never held during a forward."""
-        self._sessions: dict[str, _Session] = {}
+        self._batch = ServerBatch(chunk)
+        self._samplings: dict[str, Sampling] = {}
         self._released: list[str] = []
-        self._computing: _Session | None = None
         self._working = False
         self._stop = threading.Event()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -65,35 +61,42 @@ class Forwards:
     def busy(self) -> int:
         """How many requests have work here."""
         with self._lock:
-            return sum(not session.state.idle for session in self._sessions.values())
+            return self._batch.busy
 
-    def submit(self, task: Task, mode: Mode, sampling: Sampling) -> None:
-        """Takes a task in."""
+    def submit(self, calls: Sequence[tuple[Task, Mode, Sampling]]) -> None:
+        """Takes tasks in."""
         with self._lock:
-            session = self._sessions.get(task.request)
-            if session is None:
-                session = self._sessions[task.request] = _Session(sampling)
-            self._take(session, session.state.submit(task, mode))
+            events: list[Event] = []
+            for task, mode, sampling in calls:
+                self._samplings[task.request] = sampling
+                events += self._batch.submit(task, mode)
+            self._take(events, [task.request for task, _, _ in calls])
 
-    def cancel(self, request: str, task: int) -> None:
-        """Ends a task and stops its forward at the next layer; an unknown one is fine."""
-        with self._lock:
-            session = self._sessions.get(request)
-            if session is not None:
-                self._take(session, session.state.cancel(task))
+    def cancel(self, tasks: Sequence[tuple[str, int]]) -> None:
+        """Ends tasks, given with their requests; unknown ones are fine.
 
-    def release(self, request: str) -> None:
-        """Forgets a request, whose tasks have ended."""
+        A forward of which nobody needs anything any more stops at its next layer.
+        """
         with self._lock:
-            self._sessions.pop(request, None)
-            self._released.append(request)
+            events = [event for task in tasks for event in self._batch.cancel(*task)]
+            self._take(events, [request for request, _ in tasks])
+
+    def release(self, requests: Sequence[str]) -> None:
+        """Forgets requests, whose tasks have ended."""
+        with self._lock:
+            for request in requests:
+                self._batch.release(request)
+                self._samplings.pop(request, None)
+            self._released += requests
             self._wake()
 
-    def _take(self, session: _Session, events: list[Event]) -> None:
+    def _take(self, events: list[Event], requests: Sequence[str]) -> None:
         """Passes events on and lets the thread see what has changed."""
-        if session.state.interrupted and self._computing is session:
+        if self._batch.interrupted:
             self._stop.set()
-        self._listener(events, session.state.idle or not all(map(_can_wait, events)))
+        # What an idle request has to say would find no later output to travel with.
+        waited_for = any(map(self._batch.is_idle, requests)) or not all(map(_can_wait, events))
+        self._listener(events, waited_for)
         self._wake()
 
     def _wake(self) -> None:
@@ -103,51 +106,48 @@ class Forwards:
 
     def _work(self) -> None:
         """Computes until nothing is left."""
-        while (job := self._next_job()) is not None:
-            self._compute(*job)
+        while parts := self._next_parts():
+            self._compute(parts)
             # Gives the interpreter to the event loop, which has news now; it would otherwise wait
             # until the next forward lets go of it.
             time.sleep(_PAUSE_S)
 
-    def _next_job(self) -> tuple[str, _Session, Step] | None:
-        """The next forward; the requests take turns."""
+    def _next_parts(self) -> list[tuple[Part, Sampling]]:
         with self._lock:
             released, self._released = self._released, []
             for request in released:
                 # Here, since a model is used by one thread at a time.
                 self._model.release(request)
-            for request, session in self._sessions.items():
-                step = session.state.next_step()
-                if step is not None:
-                    self._sessions[request] = self._sessions.pop(request)
-                    self._stop.clear()
-                    self._computing = session
-                    return request, session, step
-            self._working = False
-            return None
+            self._stop.clear()
+            parts = self._batch.compose(self._model.cached)
+            self._working = bool(parts)
+            return [(part, self._samplings[part.request]) for part in parts]
 
-    def _compute(self, request: str, session: _Session, step: Step) -> None:
+    def _compute(self, parts: list[tuple[Part, Sampling]]) -> None:
         started = time.perf_counter()
+        extensions = [
+            Extension(part.request, part.tokens, part.start, sampling) for part, sampling in parts
+        ]
         try:
-            forwarded = self._model.extend(
-                request, step.tokens, step.start, session.sampling, self._stop
-            )
+            outcomes = self._model.extend(extensions, self._stop)
         except ForwardCancelled:
             with self._lock:
-                self._computing = None
-                session.state.stopped()
+                self._batch.stopped()
+            return
         except Exception as error:
-            # A request's error is its own: the server goes on with the others.
-            with self._lock:
-                self._computing = None
-                self._take(session, session.state.fail(f"{type(error).__name__}: {error}"))
-        else:
-            seconds = time.perf_counter() - started
-            with self._lock:
-                self._computing = None
-                self._take(
-                    session, session.state.finish(forwarded.tokens, seconds, forwarded.logprobs)
-                )
+            # The requests' error: the server goes on with others.
+            outcomes = [error] * len(parts)
+        seconds = time.perf_counter() - started
+        requests = [part.request for part, _ in parts]
+        results = dict(zip(requests, map(_result, outcomes), strict=True))
+        with self._lock:
+            self._take(self._batch.finish(results, seconds), requests)
+
+
+def _result(outcome: Forwarded | Exception) -> PartResult:
+    if isinstance(outcome, Exception):
+        return PartResult(error=f"{type(outcome).__name__}: {outcome}")
+    return PartResult(outcome.tokens, outcome.logprobs)
 
 
 def _can_wait(event: Event) -> bool:

@@ -1,29 +1,26 @@
 """ModelServer: hosts one model; target server and drafter are two roles of it.
 
 It runs as a Ray actor, or inside the coordinator where a model needs no device of its own. The
-event loop takes calls; forwards run one at a time in a thread beside it.
+event loop takes calls; forwards run one at a time in a thread beside it, each for all requests.
 """
 
 import asyncio
 import functools
 import os
-import statistics
-import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
 
 from dsi_ray.config import ModelConfig
-from dsi_ray.core.messages import Event, Mode, Output, ServerId, Task
-from dsi_ray.models.base import LanguageModel, ModelInfo, Sampling
+from dsi_ray.core.messages import Ended, Event, Output, Reason, ServerId
+from dsi_ray.models.base import ModelInfo
 from dsi_ray.models.load import load_model
-from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.forwards import Forwards
-from dsi_ray.runtime.wire import pack_events, unpack_task
+from dsi_ray.runtime.warm_up import measure_forwards
+from dsi_ray.runtime.wire import Work, pack_events, unpack_work
 
-_WARM_UP_FORWARDS = 5
+_EARLY_CANCELS = 256
 
 
 class ModelServer:
@@ -37,8 +34,10 @@ class ModelServer:
     def __init__(self, config: ModelConfig, server: ServerId) -> None:
         self._server = server
         self._config = config
-        self._forwards = Forwards(f"{server}-forward", self._hear)
+        self._forwards = Forwards(f"{server}-forward", config.prefill_chunk, self._hear)
         self._ends: dict[int, asyncio.Event] = {}
+        self._early: deque[int] = deque(maxlen=_EARLY_CANCELS)
+        """Cancelled tasks that have not arrived: calls need not keep their order."""
         self._outbox: deque[list[Event]] = deque()
         self._has_events = asyncio.Event()
 
@@ -56,33 +55,44 @@ class ModelServer:
         self._model = await asyncio.wrap_future(self._forwards.start(load))
         return self._model.info
 
-    async def measure(self) -> float:
-        """Warms the model up and returns the seconds of one single-token forward."""
-        return await asyncio.wrap_future(self._forwards.run(_measure))
+    async def measure(self) -> list[tuple[int, float]]:
+        """Warms the model up; seconds of a forward by the number of its tokens, 1 first."""
+        return await asyncio.wrap_future(self._forwards.run(measure_forwards))
 
     async def ping(self) -> None:
         """Answers, for measuring the latency of messages."""
 
-    async def extend(self, task: Task, mode: Mode, sampling: Sampling) -> None:
-        """Runs a task; returns at its end. What it yields goes into :meth:`events`.
+    async def run(self, work: Work) -> None:
+        """Runs tasks, cancels others, and returns at the end of the last one that it runs.
 
-        Cancelling this call ends the task and stops its forward at the next layer.
+        What they yield goes into :meth:`events`. Cancelling this call ends its tasks and stops
+        their forward at the next layer.
         """
-        ended = self._ends[task.id] = asyncio.Event()
-        self._forwards.submit(task, mode, sampling)
+        starts = [start for start in work.starts if start[0].id not in self._early]
+        ends = {task.id: asyncio.Event() for task, _, _ in starts}
+        self._ends |= ends
+        if starts:
+            self._forwards.submit(starts)
+        if work.cancels:
+            self._early += [task for _, task in work.cancels if task not in self._ends]
+            self._forwards.cancel(work.cancels)
+        if work.releases:
+            self._forwards.release(work.releases)
+        cancelled: list[Event] = [
+            Ended(task.id, Reason.CANCELLED) for task, _, _ in work.starts if task.id not in ends
+        ]
+        if cancelled:
+            self._hear(cancelled, urgent=True)
         try:
-            await ended.wait()
+            for ended in ends.values():
+                await ended.wait()
         except asyncio.CancelledError:
-            self._forwards.cancel(task.request, task.id)
+            self._forwards.cancel([(task.request, task.id) for task, _, _ in starts])
             raise
 
-    async def extend_packed(self, call: bytes) -> None:
-        """:meth:`extend` for callers in other processes."""
-        await self.extend(*unpack_task(call))
-
-    async def release(self, request: str) -> None:
-        """Forgets a request; its tasks have ended."""
-        self._forwards.release(request)
+    async def run_packed(self, work: bytes) -> None:
+        """:meth:`run` for callers in other processes."""
+        await self.run(unpack_work(work))
 
     async def events(self) -> AsyncIterator[list[Event]]:
         """Yields what happened since the last item, for all requests together."""
@@ -125,15 +135,3 @@ class ModelServer:
                 ended.set()
         if urgent:
             self._has_events.set()
-
-
-def _measure(model: LanguageModel) -> float:
-    tokens, seconds = [0, 0], []
-    greedy = Sampling(SamplingParams(), len(tokens))
-    for _ in range(_WARM_UP_FORWARDS):
-        started = time.perf_counter()
-        model.extend("", tokens, len(tokens), greedy, threading.Event())
-        seconds.append(time.perf_counter() - started)
-        tokens.append(0)
-    model.release("")
-    return statistics.median(seconds[1:])

@@ -8,6 +8,7 @@ from ray.util.placement_group import PlacementGroup, placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from dsi_ray.config import EngineConfig, ModelConfig
+from dsi_ray.core.expected import ForwardCost
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.core.planner import Pace
 from dsi_ray.runtime.model_server import ModelServer
@@ -40,25 +41,23 @@ def in_bundle(group: PlacementGroup, index: int) -> PlacementGroupSchedulingStra
     return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
 
 
-def start_servers(config: EngineConfig, group: PlacementGroup) -> dict[ServerId, Server]:
-    """Starts every model server; actors load their models while this returns."""
-    servers: dict[ServerId, Server] = {}
-    bundle = 1
-    for server_id, model in server_models(config).items():
-        if runs_inside(model):
-            servers[server_id] = LocalServer(ModelServer(model, server_id))
-            continue
-        actor = ray.remote(ModelServer).options(
-            num_cpus=model.num_cpus,
-            num_gpus=_gpus(model),
-            scheduling_strategy=in_bundle(group, bundle),
-            max_concurrency=10_000,
-            # A task event for every call would cost more than the call.
-            enable_task_events=False,
-        )
-        servers[server_id] = RemoteServer(actor.remote(model, server_id))
-        bundle += 1
-    return servers
+def start_server(config: EngineConfig, server_id: ServerId, group: PlacementGroup) -> Server:
+    """Starts a model server in its bundle; an actor goes on starting while this returns."""
+    models = server_models(config)
+    model = models[server_id]
+    if runs_inside(model):
+        return LocalServer(ModelServer(model, server_id))
+    actors = [server for server, model in models.items() if not runs_inside(model)]
+    actor = ray.remote(ModelServer).options(
+        num_cpus=model.num_cpus,
+        num_gpus=_gpus(model),
+        # The first bundle is the coordinator's.
+        scheduling_strategy=in_bundle(group, 1 + actors.index(server_id)),
+        max_concurrency=10_000,
+        # A task event for every call would cost more than the call.
+        enable_task_events=False,
+    )
+    return RemoteServer(actor.remote(model, server_id))
 
 
 def runs_inside(model: ModelConfig) -> bool:
@@ -68,20 +67,27 @@ def runs_inside(model: ModelConfig) -> bool:
 
 async def measure_pace(servers: dict[ServerId, Server]) -> Pace:
     """Measured latencies of target, drafters and messages."""
-    seconds = dict(
+    measured = dict(
         zip(
             servers,
             await asyncio.gather(*(server.measure() for server in servers.values())),
             strict=True,
         )
     )
-    of_role = {
-        role: [value for server_id, value in seconds.items() if server_id.role is role]
+    # Each begins with the forward of one token.
+    single = {
+        role: [points[0][1] for server_id, points in measured.items() if server_id.role is role]
         for role in Role
     }
-    target = statistics.median(of_role[Role.TARGET])
+    target = statistics.median(single[Role.TARGET])
     latencies = [await server.latency() for server in servers.values()]
-    return Pace(target, min(of_role[Role.DRAFTER], default=target), statistics.median(latencies))
+    cost = ForwardCost(tuple(measured[ServerId(Role.TARGET, 0)]))
+    return Pace(
+        target,
+        min(single[Role.DRAFTER], default=target),
+        statistics.median(latencies),
+        cost=cost,
+    )
 
 
 def _resources(model: ModelConfig) -> dict[str, float]:

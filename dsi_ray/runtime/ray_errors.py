@@ -1,6 +1,11 @@
 """Ray's errors and what is behind them."""
 
+import contextlib
+from collections.abc import Iterator
+
 import ray
+
+from dsi_ray.runtime.errors import EngineError
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -8,3 +13,14 @@ def root_cause(error: BaseException) -> BaseException:
     while isinstance(error, ray.exceptions.RayTaskError) and error.cause is not None:
         error = error.cause
     return error
+
+
+@contextlib.contextmanager
+def engine_errors() -> Iterator[None]:
+    """Turns Ray's errors into those of this package."""
+    try:
+        yield
+    except ray.exceptions.RayActorError as error:
+        raise EngineError("the coordinator was lost") from error
+    except ray.exceptions.RayTaskError as error:
+        raise root_cause(error) from None

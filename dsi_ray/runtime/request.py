@@ -66,7 +66,7 @@ class RequestStats:
         drafter_forwards: Forwards of drafters that were reported.
         cancelled_tasks: Tasks that were replaced or cancelled before their end.
         messages: What crossed a process for this request: calls, their replies, items of event
-            streams and cancellations.
+            streams and cancellations. What was for several requests counts in parts.
         seed: With which the same request gives the same tokens again, given or drawn; None where
             decoding was greedy.
         acceptance_histogram: How many runs of 0, 1, 2, ... accepted tokens there were, each up to a
@@ -84,7 +84,7 @@ class RequestStats:
     target_forwards: int
     drafter_forwards: int
     cancelled_tasks: int
-    messages: int
+    messages: float
     seed: int | None = None
     acceptance_histogram: tuple[int, ...] = ()
 

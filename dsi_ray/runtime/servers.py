@@ -4,15 +4,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import ray
 from ray.actor import ActorHandle
 
-from dsi_ray.core.messages import Ended, Event, Mode, Reason, Task
-from dsi_ray.models.base import ModelInfo, Sampling
+from dsi_ray.core.messages import Ended, Event, Reason
+from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.model_server import ModelServer
-from dsi_ray.runtime.wire import pack_task, unpack_events
+from dsi_ray.runtime.wire import Work, pack_work, unpack_events
 
 _PINGS = 8
 
@@ -28,29 +29,31 @@ class Server(Protocol):
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports, as long as it lives."""
 
-    def send(self, task: Task, mode: Mode, sampling: Sampling) -> None:
-        """Starts a task."""
-
-    def cancel(self, task: int) -> None:
-        """Cancels a task whose end was not heard; returns at once."""
+    def send(self, work: Work) -> None:
+        """Sends all that there is for the server at one moment; returns at once."""
 
     def ended(self, task: int) -> None:
         """Notes that a task's end was heard."""
 
-    def release(self, request: str) -> None:
-        """Forgets a request."""
-
     async def load(self) -> ModelInfo:
         """Loads its model; comes first."""
 
-    async def measure(self) -> float:
-        """Seconds of one forward."""
+    async def measure(self) -> list[tuple[int, float]]:
+        """Seconds of a forward by the number of its tokens, 1 first."""
 
     async def latency(self) -> float:
         """Seconds that a message to it takes."""
 
     async def status(self) -> dict[str, Any]:
         """What the server does now."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call under way and those of its tasks whose end was not heard."""
+
+    ref: "ray.ObjectRef[None]"
+    tasks: set[int]
 
 
 class RemoteServer:
@@ -60,7 +63,7 @@ class RemoteServer:
 
     def __init__(self, actor: "ActorHandle[ModelServer]") -> None:
         self._actor: Any = actor
-        self._refs: dict[int, ray.ObjectRef[None]] = {}
+        self._calls: dict[int, _Call] = {}
         self._listener: Listener | None = None
         self._background = Background()
 
@@ -74,23 +77,26 @@ class RemoteServer:
         async for item in self._actor.stream.options(num_returns="streaming").remote():
             listener(unpack_events(await item))
 
-    def send(self, task: Task, mode: Mode, sampling: Sampling) -> None:
-        """Starts a task: an actor call, so that ``ray.cancel`` can end it."""
-        self._refs[task.id] = self._actor.extend_packed.remote(pack_task(task, mode, sampling))
+    def send(self, work: Work) -> None:
+        """Sends all that there is for the server at one moment: an actor call.
 
-    def cancel(self, task: int) -> None:
-        """Cancels off the event loop: ``ray.cancel`` blocks for a part of a millisecond."""
-        ref = self._refs.get(task)
-        if ref is not None:
-            self._background.start(self._cancel(task, ref))
+        Where only the tasks of one call are to end, ``ray.cancel`` ends the call.
+        """
+        if work.cancels and not work.starts and not work.releases:
+            call = self._calls.get(work.cancels[0][1])
+            if call is not None and call.tasks == {task for _, task in work.cancels}:
+                # Off the event loop: it blocks for a part of a millisecond.
+                self._background.start(self._cancel(call))
+                return
+        ref = self._actor.run_packed.remote(pack_work(work))
+        tasks = {task.id for task, _, _ in work.starts}
+        self._calls |= dict.fromkeys(tasks, _Call(ref, tasks))
 
     def ended(self, task: int) -> None:
         """Notes that a task's end was heard."""
-        self._refs.pop(task, None)
-
-    def release(self, request: str) -> None:
-        """Forgets a request."""
-        self._actor.release.remote(request)
+        call = self._calls.pop(task, None)
+        if call is not None:
+            call.tasks.discard(task)
 
     async def load(self) -> ModelInfo:
         """Loads its model; comes first.
@@ -100,8 +106,8 @@ class RemoteServer:
         """
         return await self._actor.load.remote()  # type: ignore[no-any-return]
 
-    async def measure(self) -> float:
-        """Seconds of one forward."""
+    async def measure(self) -> list[tuple[int, float]]:
+        """Seconds of a forward by the number of its tokens, 1 first."""
         return await self._actor.measure.remote()  # type: ignore[no-any-return]
 
     async def latency(self) -> float:
@@ -117,11 +123,18 @@ class RemoteServer:
         """What the server does now."""
         return await self._actor.status.remote()  # type: ignore[no-any-return]
 
-    async def _cancel(self, task: int, ref: "ray.ObjectRef[None]") -> None:
-        await asyncio.get_running_loop().run_in_executor(None, ray.cancel, ref)
+    async def _cancel(self, call: _Call) -> None:
+        """Ends a call and reports the ends of its tasks.
+
+        A call that had begun reports them by itself. This is for one that had not; of two ends the
+        second is ignored.
+        """
+        tasks = tuple(call.tasks)
+        await asyncio.get_running_loop().run_in_executor(None, ray.cancel, call.ref)
         with contextlib.suppress(ray.exceptions.RayError):
-            await ref
-        _report_cancelled(self._listener, task)
+            await call.ref
+        if self._listener is not None:
+            self._listener([Ended(task, Reason.CANCELLED) for task in tasks])
 
 
 class LocalServer:
@@ -131,8 +144,6 @@ class LocalServer:
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
-        self._calls: dict[int, asyncio.Task[None]] = {}
-        self._listener: Listener | None = None
         self._background = Background()
         self.load = server.load
         self.measure = server.measure
@@ -140,42 +151,19 @@ class LocalServer:
 
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports."""
-        self._listener = listener
         async for events in self._server.events():
             listener(events)
 
-    def send(self, task: Task, mode: Mode, sampling: Sampling) -> None:
-        """Starts a task."""
-        self._calls[task.id] = self._background.start(self._server.extend(task, mode, sampling))
-
-    def cancel(self, task: int) -> None:
-        """Cancels a task whose end was not heard."""
-        call = self._calls.get(task)
-        if call is not None:
-            call.add_done_callback(lambda _: _report_cancelled(self._listener, task))
-            call.cancel()
+    def send(self, work: Work) -> None:
+        """Hands over all that there is for the server at one moment."""
+        self._background.start(self._server.run(work))
 
     def ended(self, task: int) -> None:
-        """Notes that a task's end was heard."""
-        self._calls.pop(task, None)
-
-    def release(self, request: str) -> None:
-        """Forgets a request."""
-        self._background.start(self._server.release(request))
+        """Nothing to note."""
 
     async def latency(self) -> float:
         """No message leaves the process."""
         return 0.0
-
-
-def _report_cancelled(listener: Listener | None, task: int) -> None:
-    """Reports the end of a cancelled call.
-
-    A call that had begun reports its end by itself. This is for one that had not; of two ends the
-    second is ignored.
-    """
-    if listener is not None:
-        listener([Ended(task, Reason.CANCELLED)])
 
 
 class Background:

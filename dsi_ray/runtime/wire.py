@@ -5,20 +5,42 @@ as they are.
 """
 
 import pickle
+from dataclasses import dataclass, field
 
 from dsi_ray.core.messages import Event, Mode, Task
 from dsi_ray.models.base import Sampling
 
 
-def pack_task(task: Task, mode: Mode, sampling: Sampling) -> bytes:
-    """A call of a model server's ``extend``."""
-    return pickle.dumps((task, mode, sampling), pickle.HIGHEST_PROTOCOL)
+@dataclass(slots=True)
+class Work:
+    """All that the coordinator has for one server at one moment: one call.
+
+    Attributes:
+        starts: Tasks to run, in order, each with how its request's tokens are chosen.
+        cancels: Tasks that nobody needs any more, with their requests; after the starts.
+        releases: Requests whose tasks have ended.
+    """
+
+    starts: list[tuple[Task, Mode, Sampling]] = field(default_factory=list)
+    cancels: list[tuple[str, int]] = field(default_factory=list)
+    releases: list[str] = field(default_factory=list)
+
+    @property
+    def requests(self) -> set[str]:
+        """Whom it concerns."""
+        started = (task.request for task, _, _ in self.starts)
+        return {*started, *(request for request, _ in self.cancels), *self.releases}
 
 
-def unpack_task(data: bytes) -> tuple[Task, Mode, Sampling]:
-    """The reverse of :func:`pack_task`."""
-    call: tuple[Task, Mode, Sampling] = pickle.loads(data)
-    return call
+def pack_work(work: Work) -> bytes:
+    """A call of a model server."""
+    return pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
+
+
+def unpack_work(data: bytes) -> Work:
+    """The reverse of :func:`pack_work`."""
+    work: Work = pickle.loads(data)
+    return work
 
 
 def pack_events(events: list[Event]) -> bytes:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from dsi_ray.core.batch import Part, PartResult, ServerBatch
 from dsi_ray.core.decoders import Decoder
-from dsi_ray.core.messages import Command, Emit, Event, Fail, FinishReason, ServerId
-from dsi_ray.core.session import ServerSession, Step
+from dsi_ray.core.messages import Command, Emit, Fail, FinishReason, ServerId
 from dsi_ray.experiments.virtual_time import VirtualDriver, VirtualModel
 
 MOST_MOMENTS = 3_000
@@ -53,9 +53,9 @@ class HostileDriver(VirtualDriver):
         return self._decoder
 
     @property
-    def sessions(self) -> dict[ServerId, ServerSession]:
+    def batches(self) -> dict[ServerId, ServerBatch]:
         """What every server holds."""
-        return {where: server.session for where, server in self._servers.items()}
+        return {where: server.batch for where, server in self._servers.items()}
 
     def _watch(self, decoder: Decoder) -> None:
         self._moments += 1
@@ -76,13 +76,13 @@ class HostileDriver(VirtualDriver):
                 self.failures.append(command.error)
         super()._execute(commands)
 
-    def _finish(self, where: ServerId, step: Step, seconds: float) -> list[Event]:
+    def _result(self, where: ServerId, part: Part) -> PartResult:
         self.forwards.append((self._now, where))
         if where in self._fails:
             if self._fails[where] == 0:
-                return self._servers[where].session.fail("broken")
+                return PartResult(error="broken")
             self._fails[where] -= 1
-        return super()._finish(where, step, seconds)
+        return super()._result(where, part)
 
     def _in_order(self, until: dict[ServerId, float], where: ServerId) -> float:
         if until is self._sent_until and not self._ordered:

@@ -21,7 +21,7 @@ def check_over(driver: HostileDriver) -> None:
     """Every task ended once and nothing is left anywhere."""
     assert Counter(driver.run.started) == Counter(driver.run.ended)
     assert set(Counter(driver.run.started).values()) == {1}
-    assert all(session.idle for session in driver.sessions.values())
+    assert all(not batch.busy for batch in driver.batches.values())
     assert driver.decoder.idle
 
 

@@ -33,7 +33,7 @@ def check(scenario: Scenario, algorithm: str, driver: HostileDriver) -> None:
     assert not driver.failures
     assert Counter(run.started) == Counter(run.ended)
     assert set(Counter(run.started).values()) == {1}
-    assert all(session.idle for session in driver.sessions.values())
+    assert all(not batch.busy for batch in driver.batches.values())
     last = max(i for i, c in enumerate(driver.commands) if isinstance(c, Emit))
     assert all(isinstance(c, Cancel) for c in driver.commands[last + 1 :])
 

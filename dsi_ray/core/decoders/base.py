@@ -2,7 +2,7 @@
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dsi_ray.core.board import LiveTask, TaskBoard
@@ -26,6 +26,9 @@ from dsi_ray.core.messages import (
 )
 from dsi_ray.core.tree import Node, TokenTree
 
+_MOST_LOSSES = 3
+"""Target servers that may die one after another while a request does not get on: it may be why."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -35,7 +38,7 @@ class Request:
         id: Unique among the requests in flight.
         prompt: At least one token id.
         criteria: When the text ends.
-        targets: The target servers of the request; their number is its SP degree.
+        targets: The target servers that it begins with; their number is its SP degree.
         drafters: The drafters, by rank.
         task_ids: Source of task ids, shared by all requests of a coordinator.
     """
@@ -83,8 +86,15 @@ class Decoder(ABC):
         self.finish: FinishReason | None = None
         self.over = False
         self.counts = Counts()
-        self._lost: set[ServerId] = set()
-        """Drafters that failed in this request."""
+        self._filling: dict[int, ServerId] = {}
+        """Prefills on target servers that may be used once they have ended."""
+        self._losses = 0
+        """Losses of a target server since the last commit."""
+
+    @property
+    def targets(self) -> list[ServerId]:
+        """The target servers that it uses now."""
+        return self.verifying.servers
 
     @property
     def idle(self) -> bool:
@@ -95,9 +105,10 @@ class Decoder(ABC):
         """The first commands."""
         return self._next()
 
-    def handle(self, events: Iterable[Event]) -> list[Command]:
+    def handle(self, events: Sequence[Event]) -> list[Command]:
         """Takes in what happened at one moment; returns what to do, most urgent first."""
         failures = [error for event in events if (error := self._apply(event)) is not None]
+        self._losses += any(_loses_target(event) for event in events)
         if self.over:
             return []
         if failures:
@@ -105,10 +116,45 @@ class Decoder(ABC):
         news = self._commit()
         if self.finish is not None:
             return [news, *self.abandon()]
-        commands = self._next()
+        if news.tokens:
+            self._losses = 0
+        if self._losses == _MOST_LOSSES:
+            return [Fail(f"{_MOST_LOSSES} target servers died over it"), *self.abandon()]
+        commands = self._go_on()
         if news.tokens:
             commands.append(news)
         return commands + [_cancel(self.verifying, live) for live in self._stale()]
+
+    def add_target(self, server: ServerId) -> list[Command]:
+        """Lets the request use another target server, as soon as its KV cache is filled.
+
+        If it is the only one the request goes on there at once.
+        """
+        needs_filling = self.targets and len(self.tree.tokens) > 1
+        self.verifying.add(server)
+        if not needs_filling:
+            return self._go_on()
+        # Until then it takes no block: the text would wait for the prefill.
+        self.verifying.retire(server)
+        prefill = self._prefill(server)
+        self._filling[prefill.task.id] = server
+        return [prefill]
+
+    def drop_target(self, server: ServerId) -> list[Command]:
+        """Takes a target server away; what it was needed for goes to another."""
+        unwanted = self.verifying.retire(server)
+        self._filling = {task: filled for task, filled in self._filling.items() if filled != server}
+        cancels = [_cancel(self.verifying, live) for live in unwanted]
+        return [*self._go_on(), *cancels]
+
+    def add_drafter(self, server: ServerId) -> list[Command]:
+        """Lets a drafter guess for the request."""
+        self.drafting.add(server)
+        return self._go_on()
+
+    def _go_on(self) -> list[Command]:
+        """New tasks, unless there is no target server at all: then everything waits."""
+        return self._next() if self.targets else []
 
     def abandon(self) -> list[Command]:
         """Cancels every task: the request is finished, has failed, or nobody wants it.
@@ -150,10 +196,14 @@ class Decoder(ABC):
             self._apply_output(live, event)
             return None
         board.end(live)
-        if event.reason is Reason.FAILED:
-            return self._apply_failure(live, event)
-        if event.reason in (Reason.CANCELLED, Reason.REPLACED):
-            self.counts.cancelled_tasks += 1
+        filled = self._filling.pop(event.task, None)
+        match event.reason:
+            case Reason.DONE if filled is not None:
+                board.add(filled)
+            case Reason.FAILED | Reason.LOST:
+                return self._apply_failure(board, live, event)
+            case Reason.CANCELLED | Reason.REPLACED:
+                self.counts.cancelled_tasks += 1
         return None
 
     def _apply_output(self, live: LiveTask, output: Output) -> None:
@@ -168,13 +218,23 @@ class Decoder(ABC):
             self.counts.drafted_tokens += len(output.tokens)
             self.drafting.report(live, output, self.tree.draft(node, output.tokens, server.index))
 
-    def _apply_failure(self, live: LiveTask, event: Ended) -> str | None:
-        """A target's failure is the request's; without a drafter it only goes on more slowly."""
+    def _apply_failure(self, board: TaskBoard, live: LiveTask, event: Ended) -> str | None:
+        """A server that died is used no more; what a target cannot compute ends the request.
+
+        Without a drafter it only goes on more slowly.
+        """
         server = live.task.server
-        if server.role is Role.TARGET:
+        board.retire(server)
+        if server.role is Role.TARGET and event.reason is Reason.FAILED:
             return event.error or f"{server} failed"
-        self._lost.add(server)
         return None
+
+    def _prefill(self, server: ServerId) -> Start:
+        """Fills a server's KV cache with all but the last of the committed tokens."""
+        tokens = tuple(self.tree.tokens[:-1])
+        task = Task(next(self.request.task_ids), self.request.id, server, tokens, len(tokens) + 1)
+        self.verifying.start(task, [], Mode.REPLACE)
+        return Start(task, Mode.REPLACE)
 
     def _verify(self, server: ServerId, mode: Mode, nodes: list[Node], *, alone: bool) -> Start:
         """A task for a target server that reports at ``nodes``, a stretch of a path."""
@@ -213,6 +273,10 @@ class Decoder(ABC):
             for live in self.verifying
             if live.displaced is None and not live.task.is_prefill and not live.useful
         ]
+
+
+def _loses_target(event: Event) -> bool:
+    return isinstance(event, Ended) and event.reason is Reason.LOST
 
 
 def _cancel(board: TaskBoard, live: LiveTask) -> Cancel:

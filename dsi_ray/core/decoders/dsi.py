@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from dsi_ray.core.board import LiveTask
+from dsi_ray.core.board import LiveTask, TaskBoard
 from dsi_ray.core.decoders.base import Decoder, Request
-from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, Role, ServerId, Start, Task
+from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, Role, ServerId, Start
 from dsi_ray.core.placement import Place, idle_servers, place_anchor, place_block, stale_servers
 from dsi_ray.core.tree import Node, State
 
@@ -18,7 +18,8 @@ class Plan:
 
     Attributes:
         lookahead: Drafts in a verification task, at least (Equation 1).
-        run_ahead: Most tokens between the last committed one and the end of a draft.
+        run_ahead: Most tokens between the last committed one and the end of a draft; 0 does
+            without drafts.
         first_block: With one target server: after a rejection this many drafts, as soon as they
             are there, replace the plain step that began meanwhile. That pays in the mean where
             drafts are cheap, and costs the guarantee that no text takes longer than plain
@@ -30,7 +31,7 @@ class Plan:
     first_block: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.lookahead <= self.run_ahead:
+        if self.run_ahead and not 1 <= self.lookahead <= self.run_ahead:
             raise ValueError("a plan needs 1 <= lookahead <= run_ahead")
         if not 0 <= self.first_block <= self.run_ahead:
             raise ValueError("a plan needs 0 <= first_block <= run_ahead")
@@ -67,21 +68,16 @@ class DSI(Decoder):
         """Starts the drafters and the anchor, and prefills the other target servers."""
         commands = self._next()
         busy = {live.task.server for live in self.verifying}
-        tokens = tuple(self.request.prompt)
-        if len(tokens) == 1:
-            return commands
-        for server in self.request.targets:
-            if server not in busy:
-                task = Task(
-                    next(self.request.task_ids),
-                    self.request.id,
-                    server,
-                    tokens[:-1],
-                    start=len(tokens),
-                )
-                self.verifying.start(task, [], Mode.REPLACE)
-                commands.append(Start(task, Mode.REPLACE))
+        others = [server for server in self.targets if server not in busy]
+        if len(self.request.prompt) > 1:
+            commands += [self._prefill(server) for server in others]
         return commands
+
+    def add_drafter(self, server: ServerId) -> list[Command]:
+        """Lets a drafter guess for the request."""
+        self._drafters.append(_Drafter(server, self.tree.root))
+        self._drafters.sort(key=lambda drafter: drafter.server)
+        return super().add_drafter(server)
 
     def _next(self) -> list[Command]:
         commands: list[Command] = []
@@ -111,9 +107,9 @@ class DSI(Decoder):
                 drafter.live = None
                 drafter.silent = not self._closes(live.tip, live.task.limit)
 
-    def _apply_failure(self, live: LiveTask, event: Ended) -> str | None:
-        error = super()._apply_failure(live, event)
-        self._drafters = [d for d in self._drafters if d.server not in self._lost]
+    def _apply_failure(self, board: TaskBoard, live: LiveTask, event: Ended) -> str | None:
+        error = super()._apply_failure(board, live, event)
+        self._drafters = [d for d in self._drafters if d.server in self.drafting.servers]
         return error
 
     def _drive(self, drafter: _Drafter) -> list[Command]:
@@ -179,9 +175,9 @@ class DSI(Decoder):
 
         A long prompt's own step is left alone: it computes more than one token.
         """
-        root, server = self.tree.root, self.request.targets[0]
+        root, server = self.tree.root, self.targets[0]
         path = self.tree.path(drafter.tip)
-        if not self.plan.first_block or len(self.request.targets) > 1:
+        if not self.plan.first_block or len(self.targets) > 1:
             return []
         is_first = 1 < len(path) <= self.plan.first_block + 1 and drafter.began is root
         if not is_first or (len(path) <= self.plan.first_block and not self._final(path, drafter)):

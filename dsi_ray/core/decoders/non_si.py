@@ -8,7 +8,7 @@ class NonSI(Decoder):
     """One task on one target server, which goes on alone to the end."""
 
     def _next(self) -> list[Command]:
-        server = self.request.targets[0]
+        server = self.targets[0]
         if self.verifying.active(server):
             return []
         return [self._verify(server, Mode.REPLACE, [self.tree.root], alone=True)]

@@ -15,12 +15,13 @@ class SI(Decoder):
         """The root for which the drafts of this turn were asked."""
 
     def _next(self) -> list[Command]:
-        target, drafter = self.request.targets[0], self.request.drafters[0]
-        if self.verifying.active(target) or self.drafting.active(drafter):
+        target = self.targets[0]
+        if self.verifying.active(target) or any(map(self.drafting.active, self.drafting.servers)):
             return []
         root = self.tree.root
-        if drafter in self._lost:
+        if not self.drafting.servers:
             return [self._verify(target, Mode.REPLACE, [root], alone=True)]
+        drafter = self.drafting.servers[0]
         limit = min(root.position + 1 + self._lookahead, self.request.end - 1)
         if self._drafted_from is not root and root.position + 1 < limit:
             self._drafted_from = root

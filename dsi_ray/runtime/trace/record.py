@@ -171,7 +171,8 @@ class RequestTrace:
         return max(ends + last_commits)
 
     def _start(self, task: Task, mode: Mode, now: float) -> None:
-        tasks = self._lanes[task.server].tasks
+        # A request may get more servers, or others, on its way.
+        tasks = self._lanes.setdefault(task.server, _Lane()).tasks
         # As on the server: a prefill is never replaced, new work waits for it.
         waits = bool(tasks) and (mode is Mode.QUEUE or tasks[0].is_prefill)
         if not waits:

@@ -1,0 +1,180 @@
+"""ServerBatch: what one server does for all its requests, forward by forward.
+
+Continuous batching: each forward takes the runnable step of every request, so that a server with
+many requests computes them together. The same code runs in the model server and in virtual time.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dsi_ray.core.messages import Event, Mode, Task, TokenLogprobs
+from dsi_ray.core.session import ServerSession, Step
+
+_LEAST_SHARE = 4
+"""Prefills get at least this part of a forward's tokens, however much else there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One request's part of a forward.
+
+    Attributes:
+        request: Whose it is.
+        step: What is wanted.
+        end: How many of the step's tokens the forward takes. Fewer than all are a chunk of a
+            prefill, and give no token.
+    """
+
+    request: str
+    step: Step
+    end: int
+
+    @property
+    def is_chunk(self) -> bool:
+        """Whether the step needs another forward after this."""
+        return self.end < len(self.step.tokens)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """What the cache holds after the forward."""
+        return self.step.tokens[: self.end]
+
+    @property
+    def start(self) -> int:
+        """The first position of which the token is wanted."""
+        return self.end + 1 if self.is_chunk else self.step.start
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """What a forward gave for one part; ``error`` stands for all else."""
+
+    tokens: Sequence[int] = ()
+    logprobs: Sequence[TokenLogprobs] = ()
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class _Entry:
+    session: ServerSession = field(default_factory=ServerSession)
+    open: Step | None = None
+    """A step that was begun; a long one takes several forwards."""
+    spent: float = 0.0
+    """Seconds of those that it took."""
+
+    def stopped(self) -> None:
+        """Its forward was stopped."""
+        self.open, self.spent = None, 0.0
+        self.session.stopped()
+
+
+class ServerBatch:
+    """The sessions of all requests on one server.
+
+    Args:
+        chunk: Most tokens that prefills together add to a forward. A longer prefill is cut, so
+            that the other requests of the server wait for a chunk at most.
+    """
+
+    def __init__(self, chunk: int) -> None:
+        self._chunk = chunk
+        self._entries: dict[str, _Entry] = {}
+        self._parts: list[Part] = []
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the forward under way is of no more use to anybody: stop it."""
+        return bool(self._parts) and all(
+            self._entries[part.request].session.interrupted for part in self._parts
+        )
+
+    @property
+    def busy(self) -> int:
+        """How many requests have work here."""
+        return sum(not entry.session.idle for entry in self._entries.values())
+
+    def is_idle(self, request: str) -> bool:
+        """Whether a request has no work here."""
+        entry = self._entries.get(request)
+        return entry is None or entry.session.idle
+
+    def submit(self, task: Task, mode: Mode) -> list[Event]:
+        """Takes a task in; returns the ends of the tasks that it displaces."""
+        return self._entries.setdefault(task.request, _Entry()).session.submit(task, mode)
+
+    def cancel(self, request: str, task: int) -> list[Event]:
+        """Ends one task, running or queued; an unknown one is fine."""
+        entry = self._entries.get(request)
+        return [] if entry is None else entry.session.cancel(task)
+
+    def release(self, request: str) -> None:
+        """Forgets a request, whose tasks have ended; an unknown one is fine.
+
+        If it is part of the forward under way nobody waits for that part.
+        """
+        self._entries.pop(request, None)
+        self._parts = [part for part in self._parts if part.request != request]
+
+    def compose(self, cached: Callable[[str, tuple[int, ...]], int]) -> list[Part]:
+        """The next forward, empty if there is nothing to do; :meth:`finish` or :meth:`stopped`
+        must follow one that is not.
+
+        Args:
+            cached: How many tokens of a request's path need not be computed.
+        """
+        whole: list[Part] = []
+        prefills: list[tuple[Part, int]] = []
+        computed = 0
+        for request, entry in self._entries.items():
+            if entry.open is not None and entry.session.interrupted:
+                entry.stopped()
+            step = entry.open = entry.open or entry.session.next_step()
+            if step is None:
+                continue
+            part = Part(request, step, len(step.tokens))
+            known = cached(request, step.tokens)
+            if known >= step.start - 1:
+                whole.append(part)
+                computed += part.end - known
+            else:
+                prefills.append((part, known))
+        room = max(self._chunk - computed, self._chunk // _LEAST_SHARE, 1)
+        self._parts = whole + _cut(prefills, room)
+        # Who got less than all, or nothing, is first next time.
+        for request in [part.request for part in self._parts if not part.is_chunk]:
+            self._entries[request] = self._entries.pop(request)
+        return list(self._parts)
+
+    def finish(self, results: dict[str, PartResult], seconds: float = 0.0) -> list[Event]:
+        """The forward gave ``results``, by request; returns what to report."""
+        parts, self._parts = self._parts, []
+        events: list[Event] = []
+        for part in parts:
+            entry, result = self._entries[part.request], results[part.request]
+            entry.spent += seconds
+            if result.error is not None:
+                events += entry.session.fail(result.error)
+            elif part.is_chunk:
+                continue
+            else:
+                events += entry.session.finish(result.tokens, entry.spent, result.logprobs)
+            entry.open, entry.spent = None, 0.0
+        return events
+
+    def stopped(self) -> None:
+        """The forward was stopped before its end."""
+        for part in self._parts:
+            self._entries[part.request].stopped()
+        self._parts = []
+
+
+def _cut(prefills: list[tuple[Part, int]], room: int) -> list[Part]:
+    """As many prefills as fit into ``room`` tokens, the last of them cut."""
+    parts = []
+    for part, known in prefills:
+        if room <= 0:
+            break
+        end = min(part.end, known + room)
+        parts.append(Part(part.request, part.step, end))
+        room -= end - known
+    return parts

@@ -1,0 +1,258 @@
+"""Group: all requests of one DSI group; who may use which server, and how far they speculate.
+
+Events of servers in, commands out. The coordinator drives it over Ray, experiments in virtual time.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from dsi_ray.core.commit import StopCriteria
+from dsi_ray.core.decoders import DSI, Decoder, Request
+from dsi_ray.core.messages import (
+    Command,
+    Ended,
+    Event,
+    Output,
+    Reason,
+    Release,
+    Role,
+    ServerId,
+    Start,
+)
+from dsi_ray.core.placement import least_needed
+from dsi_ray.core.planner import Pace
+from dsi_ray.core.pool import TargetPool
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a caller wants decoded.
+
+    Attributes:
+        id: Unique among the requests in flight.
+        prompt: At least one token id.
+        criteria: When the text ends.
+        sp_degree: Most target servers at once.
+        decoder: Makes the decoder for a request with its servers.
+        drafted: Whether it uses drafters.
+        adapts: Whether its plan follows what is measured.
+    """
+
+    id: str
+    prompt: Sequence[int]
+    criteria: StopCriteria
+    sp_degree: int
+    decoder: Callable[[Request, Pace], Decoder]
+    drafted: bool = True
+    adapts: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A request of the group.
+
+    Attributes:
+        job: As it came.
+        decoder: Decodes it.
+        known: The servers that know of it.
+    """
+
+    job: Job
+    decoder: Decoder
+    known: set[ServerId]
+
+
+Said = tuple[Member, Command]
+"""A command and whose it is."""
+
+
+class Group:
+    """The requests of one group and its servers.
+
+    Args:
+        targets: The target servers.
+        drafters: The drafters, by rank.
+        pace: What is measured; kept up to date.
+
+    Attributes:
+        pool: Which target servers serve which request.
+        pace: What is measured.
+        moves: How often a request in flight got another server.
+        moved_tokens: How many tokens had to be computed again there.
+    """
+
+    def __init__(
+        self, targets: Iterable[ServerId], drafters: Iterable[ServerId], pace: Pace
+    ) -> None:
+        self.pool = TargetPool(targets)
+        self.pace = pace
+        self.moves = 0
+        self.moved_tokens = 0
+        self._drafters = list(drafters)
+        self._members: dict[str, Member] = {}
+        self._of_task: dict[int, tuple[Member, ServerId]] = {}
+        self._task_ids = itertools.count()
+
+    @property
+    def members(self) -> list[Member]:
+        """The requests in flight, and those whose last tasks are still ending."""
+        return list(self._members.values())
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are whose end was not heard."""
+        return len(self._of_task)
+
+    def find(self, request: str) -> Member | None:
+        """A request by its id."""
+        return self._members.get(request)
+
+    def of_task(self, task: int) -> tuple[Member, ServerId] | None:
+        """The request and the server of a task whose end was not heard."""
+        return self._of_task.get(task)
+
+    def admit(self, job: Job) -> tuple[Member, list[Said]]:
+        """Begins a request."""
+        said = self._collect(job.sp_degree)
+        request = Request(
+            job.id,
+            job.prompt,
+            job.criteria,
+            self.pool.admit(job.id, job.sp_degree),
+            tuple(self._drafters) if job.drafted else (),
+            self._task_ids,
+        )
+        member = Member(job, job.decoder(request, self.pace), set())
+        self._members[job.id] = member
+        self._adapt(member)
+        start = member.decoder.start() if member.decoder.targets else []
+        return member, said + self._note(member, start)
+
+    def handle(self, events: Iterable[Event]) -> list[Said]:
+        """Takes in what happened at one moment."""
+        by_member: dict[str, list[Event]] = {}
+        for event in events:
+            entry = self._of_task.get(event.task)
+            if entry is None:
+                continue
+            member, server = entry
+            if isinstance(event, Output) and event.seconds:
+                self._observe(server, event)
+            if not (isinstance(event, Output) and event.goes_on):
+                del self._of_task[event.task]
+            by_member.setdefault(member.job.id, []).append(event)
+        said: list[Said] = []
+        for request, news in by_member.items():
+            member = self._members[request]
+            self._adapt(member)
+            said += self._note(member, member.decoder.handle(news))
+            said += self._leave_shared(member)
+            said += self._settle(member)
+        return said
+
+    def leave(self, request: str) -> list[Said]:
+        """Ends a request: its client has all, or has gone. An unknown one is fine."""
+        member = self._members.get(request)
+        if member is None or member.decoder.over:
+            return []
+        return self._note(member, member.decoder.abandon()) + self._settle(member)
+
+    def lose(self, server: ServerId) -> list[Said]:
+        """A server died: what it did is done elsewhere."""
+        lost = [task for task, (_, where) in self._of_task.items() if where == server]
+        if server.role is Role.TARGET:
+            self.pool.lose(server)
+        elif server in self._drafters:
+            self._drafters.remove(server)
+        for member in self._members.values():
+            member.known.discard(server)
+            for board in (member.decoder.verifying, member.decoder.drafting):
+                if server in board.servers:
+                    board.retire(server)
+        said = self.handle([Ended(task, Reason.LOST) for task in lost])
+        for _ in self.pool.without:
+            said += self._collect(1) + self._grow()
+        return said
+
+    def restore(self, server: ServerId) -> list[Said]:
+        """A server is back, or new."""
+        if server.role is Role.TARGET:
+            self.pool.restore(server)
+            return self._grow()
+        self._drafters = sorted({*self._drafters, server})
+        said: list[Said] = []
+        for member in self._going_on():
+            if member.job.drafted:
+                said += self._note(member, member.decoder.add_drafter(server))
+        return said
+
+    def _going_on(self) -> list[Member]:
+        return [member for member in self._members.values() if not member.decoder.over]
+
+    def _note(self, member: Member, commands: Sequence[Command]) -> list[Said]:
+        """Remembers the tasks that are started."""
+        for command in commands:
+            if isinstance(command, Start):
+                self._of_task[command.task.id] = member, command.task.server
+                member.known.add(command.task.server)
+        return [(member, command) for command in commands]
+
+    def _adapt(self, member: Member) -> None:
+        if member.job.adapts and isinstance(member.decoder, DSI):
+            self.pace.adapt(member.decoder, self.pool.crowd(member.job.id))
+
+    def _observe(self, server: ServerId, output: Output) -> None:
+        seconds = output.seconds / output.forwards
+        if server.role is Role.TARGET:
+            self.pace.observe_target(seconds)
+        else:
+            self.pace.observe_drafter(seconds)
+
+    def _collect(self, most: int) -> list[Said]:
+        """Takes servers from requests with many, so that one can have its share of ``most``."""
+        said: list[Said] = []
+        for donor in self.pool.donors(most):
+            giver = self._members[donor]
+            server = least_needed(giver.decoder.verifying, self.pool.own(donor))
+            said += self._take(giver, server)
+        return said
+
+    def _take(self, member: Member, server: ServerId) -> list[Said]:
+        self.pool.take(member.job.id, server)
+        return self._note(member, member.decoder.drop_target(server))
+
+    def _leave_shared(self, member: Member) -> list[Said]:
+        """Leaves the servers that others use too, once one of its own is ready."""
+        said: list[Said] = []
+        own = self.pool.own(member.job.id)
+        if not member.decoder.over and any(server in member.decoder.targets for server in own):
+            for server in self.pool.shared(member.job.id):
+                said += self._take(member, server)
+        return said
+
+    def _settle(self, member: Member) -> list[Said]:
+        """Frees the servers of a request that is over; forgets it once all its tasks have ended."""
+        if not member.decoder.over:
+            return []
+        said: list[Said] = []
+        if member.job.id in self.pool:
+            self.pool.release(member.job.id)
+            said = self._grow()
+        if member.decoder.idle and member.job.id in self._members:
+            del self._members[member.job.id]
+            tree = member.decoder.tree
+            self.pace.observe_request(tree.accepted, tree.rejected)
+            said.append((member, Release(tuple(sorted(member.known)))))
+        return said
+
+    def _grow(self) -> list[Said]:
+        """Gives servers that nobody uses to requests that can use them."""
+        said: list[Said] = []
+        for request, server in self.pool.grow():
+            member = self._members[request]
+            if member.decoder.targets:
+                self.moves += 1
+                self.moved_tokens += len(member.decoder.tree.tokens)
+            said += self._note(member, member.decoder.add_target(server))
+        return said

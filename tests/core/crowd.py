@@ -1,0 +1,187 @@
+"""Crowd: many requests on one group in virtual time, while servers die and come back."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from dsi_ray.core.commit import StopCriteria
+from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Request
+from dsi_ray.core.expected import ForwardCost
+from dsi_ray.core.group import Job
+from dsi_ray.core.messages import Role, ServerId
+from dsi_ray.core.planner import Pace
+from dsi_ray.experiments.virtual_group import VirtualGroup
+from dsi_ray.experiments.virtual_time import VirtualModel
+from tests.core.language import Guesser, GuesserModel, Language, plain_text
+from tests.core.scenario import ALGORITHMS, Durations, latency
+from tests.core.strategies import durations, guessers, languages
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request, when it comes, and when its client goes away, if it does."""
+
+    time: int
+    prompt: tuple[int, ...]
+    criteria: StopCriteria
+    algorithm: str
+    sp_degree: int
+    leaves: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A server that dies and comes back."""
+
+    server: int
+    begin: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """All that happens to one group.
+
+    Attributes:
+        outages: By index: the target servers come first, then the drafter.
+    """
+
+    target: Language
+    drafter: Guesser
+    servers: int
+    arrivals: tuple[Arrival, ...]
+    outages: tuple[Outage, ...]
+    target_latencies: Durations
+    drafter_latencies: Durations
+    messages: Durations
+    chunk: int
+
+    def expected(self, request: str) -> list[int]:
+        """What the target alone decodes."""
+        arrival = self.arrivals[int(request)]
+        return plain_text(self.target, arrival.prompt, arrival.criteria)[0]
+
+    def driver(self) -> "CrowdDriver":
+        """A fresh group and its servers, ready to run."""
+        targets = [ServerId(Role.TARGET, i) for i in range(self.servers)]
+        drafter = ServerId(Role.DRAFTER, 0)
+        models: dict[ServerId, VirtualModel] = {
+            server: VirtualModel(self.target, latency(self.target_latencies)) for server in targets
+        }
+        models[drafter] = GuesserModel(self.drafter, latency(self.drafter_latencies))
+        messages = itertools.cycle(self.messages)
+        pace = Pace(10, 2, 1, cost=ForwardCost(((1, 10), (4, 11), (16, 30))))
+        driver = CrowdDriver(models, pace, lambda: next(messages), self.chunk)
+        for index, arrival in enumerate(self.arrivals):
+            driver.arrive(arrival.time, job(str(index), arrival))
+            if arrival.leaves is not None:
+                driver.leave(arrival.time + arrival.leaves, str(index))
+        for outage in self.outages:
+            server = [*targets, drafter][outage.server % (len(targets) + 1)]
+            driver.out(outage.begin, outage.begin + outage.length, server)
+        return driver
+
+
+class CrowdDriver(VirtualGroup):
+    """A group whose servers die and whose clients go away."""
+
+    def __init__(
+        self,
+        models: dict[ServerId, VirtualModel],
+        pace: Pace,
+        message: Callable[[], float],
+        chunk: int,
+    ) -> None:
+        super().__init__(models, pace, message, chunk)
+        self.left: set[str] = set()
+        self._dead: set[ServerId] = set()
+
+    @property
+    def busy(self) -> int:
+        """How many requests have work on servers."""
+        return sum(server.batch.busy for server in self._servers.values())
+
+    def leave(self, time: float, request: str) -> None:
+        """Lets a client go away."""
+
+        def leave() -> None:
+            self.left.add(request)
+            self._obey(self.group.leave(request))
+
+        self._at(time, leave)
+
+    def out(self, begin: float, end: float, server: ServerId) -> None:
+        """Lets a server be dead for a while."""
+
+        def die() -> None:
+            if server not in self._dead:
+                self._dead.add(server)
+                self._die(server)
+                self._obey(self.group.lose(server))
+                self._at(end, come_back)
+
+        def come_back() -> None:
+            self._dead.discard(server)
+            self._obey(self.group.restore(server))
+
+        self._at(begin, die)
+
+
+def job(name: str, arrival: Arrival) -> Job:
+    """The job of an arrival."""
+
+    def decoder(request: Request, pace: Pace) -> Decoder:
+        match arrival.algorithm:
+            case "dsi":
+                return DSI(request, pace.plan(max(1, len(request.targets))))
+            case "si":
+                return SI(request, 3)
+            case _:
+                return NonSI(request)
+
+    is_dsi = arrival.algorithm == "dsi"
+    return Job(
+        name,
+        arrival.prompt,
+        arrival.criteria,
+        arrival.sp_degree if is_dsi else 1,
+        decoder,
+        drafted=arrival.algorithm != "non-si",
+    )
+
+
+TIMES = st.integers(0, 200)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn, target: Language) -> Arrival:
+    """Any request at any time; some clients go away."""
+    tokens = st.integers(0, target.vocabulary - 1)
+    return Arrival(
+        draw(TIMES),
+        tuple(draw(st.lists(tokens, min_size=1, max_size=12))),
+        StopCriteria(draw(st.integers(1, 25)), draw(st.frozensets(tokens, max_size=1))),
+        draw(st.sampled_from(("dsi", *ALGORITHMS))),
+        draw(st.integers(1, 4)),
+        draw(st.none() | TIMES),
+    )
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> Crowd:
+    """Any group, with more or fewer servers than requests."""
+    target = draw(languages())
+    outages = st.builds(Outage, st.integers(0, 9), TIMES, st.integers(0, 100))
+    return Crowd(
+        target=target,
+        drafter=draw(guessers(target)),
+        servers=draw(st.integers(1, 4)),
+        arrivals=tuple(draw(st.lists(arrivals(target), min_size=1, max_size=7))),
+        outages=tuple(draw(st.lists(outages, max_size=4))),
+        target_latencies=draw(durations(1)),
+        drafter_latencies=draw(durations(1)),
+        messages=draw(durations(0, 10)),
+        chunk=draw(st.sampled_from([1, 4, 1000])),
+    )
