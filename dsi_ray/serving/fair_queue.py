@@ -91,6 +91,11 @@ class FairQueue:
         """Whether whatever comes now is turned away."""
         return self.waiting > 0 and self.waiting >= self.limits.queued
 
+    @property
+    def clients(self) -> int:
+        """How many clients have something here."""
+        return len(self._held)
+
     def held(self, client: Hashable) -> int:
         """How many generations of a client are inside or wait."""
         return self._held[client]

@@ -37,6 +37,7 @@ class Gate:
             max_tokens=None if limits.tokens == sys.maxsize else limits.tokens,
             queued_requests=queue.waiting,
             max_queued_requests=limits.queued,
+            clients=queue.clients,
         )
 
     def check_not_full(self) -> None:

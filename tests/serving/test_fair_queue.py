@@ -101,6 +101,7 @@ def check(house: House) -> None:
     assert queue.waiting_generations == sum(stay.ticket.generations for stay in waiting)
     if len(inside) > 1:
         assert queue.generations <= limits.generations and queue.tokens <= limits.tokens
+    assert queue.clients == len({stay.ticket.client for stay in house.stays})
     for client in "abc":
         held = sum(stay.ticket.generations for stay in house.of(client))
         assert queue.held(client) == held <= (limits.per_client or held)

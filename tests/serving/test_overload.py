@@ -1,10 +1,11 @@
 """Hundreds of requests to a server that has room for some of them: whole, streamed and given up."""
 
 import asyncio
+import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -27,17 +28,20 @@ TOKENS = 30
 class Site:
     """A server and its clients, without a network between."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, keys: Iterable[str] = (), **settings: Any) -> None:
         self.engine = ValveEngine()
         config = ServingConfig.model_validate({"served_model_name": "valve", **settings})
-        self.app = build_api(cast(Engine, self.engine), config)
+        digests = {hashlib.sha256(key.encode()).digest() for key in keys}
+        self.app = build_api(cast(Engine, self.engine), config, digests)
 
     def client(self, host: str = "10.0.0.1") -> httpx.AsyncClient:
         """A client at an address."""
         transport = httpx.ASGITransport(self.app, client=(host, 1))
         return httpx.AsyncClient(transport=transport, base_url="http://server", timeout=60)
 
-    async def ask(self, number: int, host: str = "10.0.0.1", **fields: Any) -> httpx.Response:
+    async def ask(
+        self, number: int, host: str = "10.0.0.1", key: str = "-", **fields: Any
+    ) -> httpx.Response:
         """Sends the request of this number; every second one is streamed."""
         body = {
             "model": "valve",
@@ -47,7 +51,8 @@ class Site:
             **fields,
         }
         async with self.client(host) as client:
-            return await client.post("/v1/completions", json=body)
+            headers = {"authorization": f"Bearer {key}"}
+            return await client.post("/v1/completions", json=body, headers=headers)
 
     async def load(self) -> dict[str, int]:
         """How full the server says that it is, which must not make it look ill."""
@@ -197,6 +202,33 @@ def test_a_client_s_own_limit_is_openai_s_rate_limit_error() -> None:
     error = run(site, scenario())
     assert (error.code, error.type) == ("rate_limit_exceeded", "requests")
     assert int(error.response.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "second", "clients"),
+    [
+        ((), {"host": "10.0.0.2"}, 2),
+        ((), {"user": "somebody else"}, 1),
+        ((), {"key": "b"}, 1),
+        ("ab", {"key": "b"}, 2),
+        ("ab", {"host": "10.0.0.2"}, 1),
+    ],
+)
+def test_a_client_is_a_key_or_without_keys_an_address(
+    keys: Iterable[str], second: dict[str, str], clients: int
+) -> None:
+    site = Site(keys)
+
+    async def scenario() -> int:
+        requests = [{"number": 0, "key": "a"}, {"number": 0, "key": "a", **second}]
+        tasks = [asyncio.create_task(site.ask(**request)) for request in requests]
+        await until(lambda: site.engine.running == 2)
+        load = await site.load()
+        site.engine.valve.set()
+        await asyncio.gather(*tasks)
+        return load["clients"]
+
+    assert run(site, scenario()) == clients
 
 
 def test_each_choice_counts() -> None:

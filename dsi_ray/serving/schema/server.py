@@ -39,6 +39,7 @@ class Load(BaseModel):
         max_tokens: Most of them; None is no limit.
         queued_requests: That wait.
         max_queued_requests: Most of them; further ones get 503.
+        clients: Whose all these are: API keys, or without keys addresses.
     """
 
     generations: int
@@ -47,6 +48,7 @@ class Load(BaseModel):
     max_tokens: int | None
     queued_requests: int
     max_queued_requests: int
+    clients: int
 
 
 class Health(BaseModel):
