@@ -167,6 +167,15 @@ def test_waiting_too_long_is_503_and_not_504() -> None:
     )
 
 
+def test_who_need_not_wait_gets_in_whatever_the_deadline() -> None:
+    async def scenario(gate: Gate) -> None:
+        visit = Visit(gate, seconds=0)
+        await visit.entered.wait()
+        await visit.end()
+
+    run(Limits(1, 1), scenario)
+
+
 def test_too_much_of_one_client_is_429() -> None:
     async def scenario(gate: Gate) -> None:
         first, second = Visit(gate, 2), Visit(gate, 1)
