@@ -24,7 +24,8 @@ async def respond(
     """Answers a request; its generations end when the client goes away.
 
     Raises:
-        ApiError: The server is full, or the request took too long. Raised before a stream starts.
+        ApiError: The server is full, the client has too much here, or the request took too long.
+            Raised before a stream starts.
         EngineError: A generation failed, before a stream started.
     """
     if not request.stream:

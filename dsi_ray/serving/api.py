@@ -9,6 +9,7 @@ import dsi_ray
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.serving.auth import Auth
 from dsi_ray.serving.body_limit import BodyLimit
+from dsi_ray.serving.client import PeerAddress
 from dsi_ray.serving.config import ServingConfig
 from dsi_ray.serving.errors import install_handlers
 from dsi_ray.serving.instrument import Instrument
@@ -37,4 +38,4 @@ def build_api(engine: Engine, config: ServingConfig, keys: Collection[bytes] = (
     app: ASGIApp = BodyLimit(routes, config.max_body_bytes)
     if keys:
         app = Auth(app, keys, config.open_paths)
-    return RequestId(Instrument(app, service.metrics))
+    return RequestId(Instrument(PeerAddress(app), service.metrics))

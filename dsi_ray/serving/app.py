@@ -43,9 +43,11 @@ class Replica:
             self._engine.close()
 
 
-_SPARE = 64
-"""Requests beyond the limit of generations that reach the replica, to be told so, or that only ask
-how it is; and as many again may wait. More than that Serve itself turns away, with 503."""
+_SPARE = 256
+"""Requests beyond the limits that reach the replica, to be told so, or that only ask how it is."""
+
+_SERVE_RETRY_AFTER_S = 5
+"""Serve knows nothing of how long requests take."""
 
 Server = serve.deployment(name=DEPLOYMENT_NAME, num_replicas=1, ray_actor_options={"num_cpus": 0})(
     serve.ingress()(Replica)
@@ -57,9 +59,13 @@ def build_app(args: ServingConfig) -> Application:
 
     The API keys are read here, where the file and the environment are the user's.
     """
+    room = args.max_requests + args.max_queued_requests + _SPARE
     server = Server.options(
-        max_ongoing_requests=args.max_requests + _SPARE,
-        max_queued_requests=_SPARE,
+        # Serve's own queue is for bursts that the replica has not yet looked at. What does not fit
+        # there either gets Serve's 503, whose body is plain text.
+        max_ongoing_requests=room,
+        max_queued_requests=room,
+        backpressure_config={"retry_after_s": _SERVE_RETRY_AFTER_S},
         # What cannot be built the first time cannot be built the second time.
         max_constructor_retry_count=1,
     )

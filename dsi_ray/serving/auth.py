@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dsi_ray.config import ConfigError
+from dsi_ray.serving.client import client
 from dsi_ray.serving.errors import ApiError
 
 KEYS_VARIABLE = "DSI_RAY_API_KEYS"
@@ -63,6 +64,7 @@ class Auth:
             return
         given = _bearer(Headers(scope=scope))
         if given is not None and self._knows(given):
+            client.set(_digest(given))
             await self._app(scope, receive, send)
             return
         problem = "No API key given" if given is None else "Incorrect API key"

@@ -29,7 +29,9 @@ async def create_chat_completion(service: Service, request: ChatRequest) -> Resp
 
     Raises:
         RequestError: The request cannot be run.
+        ApiError: The server is full.
     """
+    service.gate.check_not_full()
     engine = service.engine
     prompt = await service.aside(encode_chat, engine.tokenizer, request)
     # At least one: a conversation that fills the context is refused for its length.

@@ -20,7 +20,9 @@ async def create_completion(service: Service, request: CompletionRequest) -> Res
 
     Raises:
         RequestError: The request cannot be run.
+        ApiError: The server is full.
     """
+    service.gate.check_not_full()
     encode = service.engine.tokenizer.encode
     prompts = [
         await service.aside(encode, prompt) if isinstance(prompt, str) else prompt

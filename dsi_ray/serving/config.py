@@ -18,10 +18,13 @@ class ServingConfig(EngineConfig):
         api_key_file: File with one API key a line. Keys in the environment variable
             ``DSI_RAY_API_KEYS`` (separated by commas) count too. Without any, no key is needed.
         open_paths: Paths, with all below them, that need no key.
-        max_requests: Most generations at once, counting each choice; more get 503.
+        max_requests: Most generations at once, counting each choice; further requests wait.
+        max_queued_requests: Most requests that wait; more get 503.
+        max_requests_per_client: Most generations of one client, running and waiting; more get 429.
+            A client is an API key, or without keys an address. None is no limit.
         max_body_bytes: Largest body of a request; larger ones get 413.
         request_timeout_s: The longest that a request may take; then it gets 504, or a stream ends
-            with an error.
+            with an error. Where that time has gone in waiting it gets 503.
     """
 
     host: str = "127.0.0.1"
@@ -38,6 +41,8 @@ class ServingConfig(EngineConfig):
         "/version",
     )
     max_requests: Annotated[int, Field(ge=1)] = 256
+    max_queued_requests: Annotated[int, Field(ge=0)] = 256
+    max_requests_per_client: Annotated[int, Field(ge=1)] | None = None
     max_body_bytes: Annotated[int, Field(ge=1)] = 2**23
     request_timeout_s: Annotated[float, Field(gt=0)] = 600.0
 

@@ -15,7 +15,9 @@ from dsi_ray.serving.schema.fields import UNSUPPORTED
 from dsi_ray.serving.schema.server import ErrorDetail, ErrorEnvelope
 
 _LOGGER = logging.getLogger(__name__)
-_INVALID = "invalid_request_error"
+_TYPES = {429: "requests"}
+"""What OpenAI calls the errors of statuses that are neither a bad request nor a failure."""
+
 _CODES = {UNSUPPORTED: UNSUPPORTED, "extra_forbidden": "unknown_parameter"}
 """Codes of the validation errors that have one."""
 
@@ -48,7 +50,7 @@ class ApiError(Exception):
         return ErrorEnvelope(
             error=ErrorDetail(
                 message=_printable(self.message, _MAX_MESSAGE),
-                type=_INVALID if self.status < 500 else "server_error",
+                type=_type(self.status),
                 param=None if self.param is None else _printable(self.param, _MAX_PARAM),
                 code=self.code,
             )
@@ -59,6 +61,10 @@ class ApiError(Exception):
         return JSONResponse(
             self.envelope.model_dump(), self.status, {**self.headers, **(headers or {})}
         )
+
+
+def _type(status: int) -> str:
+    return _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
 
 
 def _printable(text: str, limit: int) -> str:

@@ -10,7 +10,8 @@ from dsi_ray.core.messages import FinishReason
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.runtime.request import Chunk, Decoding
-from dsi_ray.serving.deadline import within
+from dsi_ray.serving.client import client
+from dsi_ray.serving.deadline import Deadline, within
 from dsi_ray.serving.extension import DsiOptions
 from dsi_ray.serving.merge import merge
 from dsi_ray.serving.schema.answers import Usage
@@ -24,6 +25,11 @@ class Ask:
 
     prompt: Sequence[int]
     params: SamplingParams | None
+
+    @property
+    def tokens(self) -> int:
+        """Most that it will hold: its prompt and its output."""
+        return 0 if self.params is None else len(self.prompt) + self.params.max_tokens
 
 
 class Generations:
@@ -82,13 +88,16 @@ class Generations:
         However it ends, all generations end.
 
         Raises:
-            ApiError: The server is full, or the request took too long.
+            ApiError: The server is full, the client has too much here, or the request took too
+                long. Until the first chunk that is 503, 429 or 504.
             EngineError: A generation failed.
         """
         service = self._service
-        with service.gate.hold(len(self.asks)):
+        deadline = Deadline.after(service.timeout_s)
+        tokens = sum(ask.tokens for ask in self.asks)
+        async with service.gate.hold(client.get(), len(self.asks), tokens, deadline):
             merged = merge([self._stream(index, ask) for index, ask in enumerate(self.asks)])
-            async with aclosing(within(service.timeout_s, merged)) as items:
+            async with aclosing(within(deadline, merged)) as items:
                 async for item in items:
                     yield item
 

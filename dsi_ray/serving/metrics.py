@@ -32,6 +32,21 @@ class Metrics:
         self.in_flight = Gauge(
             "dsi_ray_generations_in_flight", "Generations now.", registry=registry
         )
+        self.queued_requests = Gauge(
+            "dsi_ray_queued_requests", "Requests that wait to be let in.", registry=registry
+        )
+        self.queue_seconds = Histogram(
+            "dsi_ray_queue_wait_seconds",
+            "What requests that were let in had waited for it.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.refused_requests = Counter(
+            "dsi_ray_refused_requests",
+            "Requests turned away unbegun, by reason: queue_full, client_limit or expired.",
+            ("reason",),
+            registry=registry,
+        )
         self.prompt_tokens = Counter(
             "dsi_ray_prompt_tokens", "Tokens of prompts, for each choice.", registry=registry
         )

@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.serving.config import ServingConfig
 from dsi_ray.serving.errors import ApiError
+from dsi_ray.serving.fair_queue import Limits
 from dsi_ray.serving.gate import Gate
 from dsi_ray.serving.metrics import Metrics
 
@@ -21,16 +22,19 @@ class Service:
     Attributes:
         engine: Generates.
         model_name: What requests call it.
-        gate: Bounds how much it does at once.
-        metrics: Count it.
-        timeout_s: The longest that a request may take.
+        metrics: Count what it does.
+        gate: Bounds how much that is at once.
+        timeout_s: The longest that a request may take, waiting included.
     """
 
     def __init__(self, engine: Engine, config: ServingConfig) -> None:
         self.engine = engine
         self.model_name = config.model_name
-        self.gate = Gate(config.max_requests)
         self.metrics = Metrics()
+        limits = Limits(
+            config.max_requests, config.max_queued_requests, config.max_requests_per_client
+        )
+        self.gate = Gate(limits, self.metrics)
         self.timeout_s = config.request_timeout_s
         # One thread: enough to keep the event loop free, and no tokenizer has two users at once.
         self._aside = ThreadPoolExecutor(1, "tokenizer")

@@ -1,6 +1,7 @@
 """Plain ASGI: a request in, what was sent out."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,15 @@ async def call(app: ASGIApp, request: dict[str, Any], parts: Iterable[bytes] = (
 
     await app(request, receive, send)
     return answer
+
+
+async def until(done: Callable[[], bool], turns: int = 100_000) -> None:
+    """Lets other tasks run until something is so."""
+    for _ in range(turns):
+        if done():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
 
 
 class Echo:

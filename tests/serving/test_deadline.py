@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from dsi_ray.serving.deadline import within
+from dsi_ray.serving.deadline import Deadline, within
 from dsi_ray.serving.errors import ApiError
 
 
@@ -28,7 +28,7 @@ class Source:
 
 
 async def collect(source: Source, seconds: float) -> list[int]:
-    return [item async for item in within(seconds, source.stream())]
+    return [item async for item in within(Deadline.after(seconds), source.stream())]
 
 
 def test_what_is_in_time_passes() -> None:
@@ -54,7 +54,7 @@ def test_other_errors_pass_also_a_timeout_of_the_source() -> None:
 
 def test_each_item_may_be_read_by_another_task() -> None:
     async def read() -> list[int]:
-        stream = within(60, Source(2).stream())
+        stream = within(Deadline.after(60), Source(2).stream())
         return [await asyncio.create_task(anext(stream)) for _ in range(2)]  # type: ignore[arg-type]
 
     assert asyncio.run(read()) == [0, 1]
@@ -62,7 +62,7 @@ def test_each_item_may_be_read_by_another_task() -> None:
 
 def test_closing_closes_the_source() -> None:
     async def leave(source: Source) -> None:
-        stream = within(60, source.stream())
+        stream = within(Deadline.after(60), source.stream())
         await anext(stream)
         await stream.aclose()
 

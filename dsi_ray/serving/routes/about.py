@@ -42,7 +42,12 @@ def add_routes(app: FastAPI, service: Service) -> None:
         except Exception as error:
             raise ApiError(503, "The engine does not answer.", code="unavailable") from error
         healthy = status["healthy"]
-        body = {"status": "ok" if healthy else "failed", "model": service.model_name, **status}
+        body = {
+            "status": "ok" if healthy else "failed",
+            "model": service.model_name,
+            "load": service.gate.load.model_dump(),
+            **status,
+        }
         return JSONResponse(body, status_code=200 if healthy else 503)
 
     @app.get("/version", responses=errors(500))

@@ -18,6 +18,7 @@ _DESCRIPTIONS = {
     401: "No API key, or a wrong one.",
     404: "There is no such model.",
     413: "The body is too large.",
+    429: "This client has too much here; the header Retry-After says when to come back.",
     500: "The server failed.",
     503: "The server is full or not ready; the header Retry-After says when to come back.",
     504: "The request took too long.",

@@ -29,13 +29,36 @@ class Version(BaseModel):
     version: str
 
 
+class Load(BaseModel):
+    """How full the server is.
+
+    Attributes:
+        generations: Inside now, each choice of each prompt.
+        max_generations: Most of them.
+        tokens: That those inside may come to hold: prompts and outputs.
+        max_tokens: Most of them; None is no limit.
+        queued_requests: That wait.
+        max_queued_requests: Most of them; further ones get 503.
+        clients: Whose all these are: API keys, or without keys addresses.
+    """
+
+    generations: int
+    max_generations: int
+    tokens: int
+    max_tokens: int | None
+    queued_requests: int
+    max_queued_requests: int
+    clients: int
+
+
 class Health(BaseModel):
-    """``GET /health``: what the group and each of its servers do now."""
+    """``GET /health``: how full the server is; what the group and each of its servers do now."""
 
     model_config = ConfigDict(extra="allow")
 
     status: Literal["ok", "failed"]
     model: str
+    load: Load
     servers: list[dict[str, Any]]
 
 
