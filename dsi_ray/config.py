@@ -133,6 +133,7 @@ class EngineConfig(_Schema):
         lookahead: Drafts in a verification task; ``auto`` follows Equation 1.
         max_model_len: Longest prompt and output together; None means the target's own limit.
         placement_strategy: Ray's strategy for the servers' bundles.
+        placement_timeout_s: Seconds to wait for the devices, such as nodes that are just starting.
         address: Of a running Ray cluster; None starts Ray on this machine.
     """
 
@@ -143,6 +144,7 @@ class EngineConfig(_Schema):
     lookahead: Lookahead = "auto"
     max_model_len: Annotated[int, Field(ge=2)] | None = None
     placement_strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
+    placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
     address: str | None = None
 
     @model_validator(mode="before")

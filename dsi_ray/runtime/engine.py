@@ -29,8 +29,6 @@ from dsi_ray.runtime.reply import Reply, complete
 from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation, TokenChunk
 from dsi_ray.runtime.trace.spans import Trace
 
-_PLACEMENT_TIMEOUT_S = 60
-
 
 class Engine:
     """Target and drafters on Ray, ready for requests.
@@ -165,7 +163,7 @@ class Engine:
 
     def _start(self) -> Any:
         try:
-            ray.get(self._group.ready(), timeout=_PLACEMENT_TIMEOUT_S)
+            ray.get(self._group.ready(), timeout=self.config.placement_timeout_s)
         except ray.exceptions.GetTimeoutError:
             raise ConfigError(
                 f"the cluster has no room for the group's bundles {bundles(self.config)}: "
