@@ -21,7 +21,7 @@ from loadtest.record import Record, by_point, read_records
 from loadtest.report.page import write_page
 from loadtest.run import run as run_scenario
 from loadtest.scenario import Scenario
-from loadtest.summary import PAGE, RECORDS, Summary, read_summary, write_summary
+from loadtest.summary import PAGE, RECORDS, SUMMARY, Summary, read_summary, write_summary
 
 
 class _OneLineErrors(TyperGroup):
@@ -88,10 +88,7 @@ def run_command(
     checked.points()
     name = name or Path(scenario).stem
     folder = out or Path("loadtest-results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise LoadTestError(f"cannot make {folder}: {error.strerror}") from error
+    _make(folder)
     summary = asyncio.run(_run(name, checked, _http(url, api_key), model, wait, folder))
     write_summary(summary, folder)
     print_summary(summary)
@@ -165,13 +162,24 @@ def _http(url: str, api_key: str | None) -> httpx.AsyncClient:
     )
 
 
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LoadTestError(f"cannot make {folder}: {error.strerror}") from error
+    if (folder / SUMMARY).exists():
+        raise LoadTestError(f"{folder} holds another run: give a new folder")
+
+
 def _progress() -> Progress:
+    console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[failed]} failed"),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict
 from loadtest.record import Record
 from loadtest.scenario import Slo
 
-
 _PUNCTUAL_S = 0.01
 
 

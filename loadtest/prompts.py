@@ -1,16 +1,17 @@
 """What requests ask: shipped texts, files, or words drawn at random."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import BaseModel, Field, PositiveInt, TypeAdapter, ValidationError
 
 from loadtest.errors import LoadTestError
 from loadtest.load import Model
+
+T = TypeVar("T")
 
 _FOLDER = Path(__file__).parent / "texts"
 
@@ -65,6 +66,18 @@ class Words(_Prompts):
     words: PositiveInt
 
 
+class _Turn(BaseModel):
+    speaker: str = Field(alias="from")
+    value: str
+
+
+class _Conversation(BaseModel):
+    conversations: list[_Turn]
+
+
+_TEXTS = TypeAdapter(list[str])
+_CONVERSATIONS = TypeAdapter(list[_Conversation])
+
 Prompts = Shipped | File | ShareGpt | Words
 
 
@@ -82,8 +95,7 @@ def draw(prompts: Prompts, rng: np.random.Generator) -> Iterator[str]:
         case File(path=path):
             texts = _shuffled(_read_texts(path), rng)
         case ShareGpt(path=path, max_chars=limit):
-            first = _first_turns(path)
-            texts = _shuffled([text for text in first if len(text) <= limit], rng)
+            texts = _shuffled([text for text in _first_turns(path) if len(text) <= limit], rng)
     if not prompts.shared_prefix_words:
         return texts
     prefixes = [_sentence(rng, prompts.shared_prefix_words) for _ in range(prompts.shared_prefixes)]
@@ -108,21 +120,27 @@ def _shuffled(texts: Sequence[str], rng: np.random.Generator) -> Iterator[str]:
 
 
 def _read_texts(path: Path) -> list[str]:
-    text = _read(path)
-    texts = json.loads(text) if path.suffix == ".json" else text.splitlines()
-    if not isinstance(texts, list) or not all(isinstance(item, str) for item in texts):
-        raise LoadTestError(f"prompts: {path} is not a JSON list of strings")
-    return [item for item in texts if item.strip()]
+    texts = _read(path, _TEXTS) if path.suffix == ".json" else _read_text(path).splitlines()
+    return [text for text in texts if text.strip()]
 
 
-def _first_turns(path: Path) -> Iterator[str]:
-    for conversation in json.loads(_read(path)):
-        for turn in conversation.get("conversations", [])[:1]:
-            if turn.get("from") in ("human", "user") and turn.get("value", "").strip():
-                yield turn["value"]
+def _first_turns(path: Path) -> list[str]:
+    firsts = (next(iter(each.conversations), None) for each in _read(path, _CONVERSATIONS))
+    return [
+        turn.value
+        for turn in firsts
+        if turn is not None and turn.speaker in ("human", "user") and turn.value.strip()
+    ]
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, kind: TypeAdapter[T]) -> T:
+    try:
+        return kind.validate_json(_read_text(path))
+    except ValidationError as error:
+        raise LoadTestError(f"prompts: {path} is not what it should be: {error}") from error
+
+
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -86,8 +86,8 @@ DISTRIBUTIONS = dict(
 
 OVERVIEW = (
     Row("failed", "figures.failed", "d"),
-    Row("requests/s", "figures.requests_per_s", ".2f"),
-    Row("tokens/s", "figures.output_tokens_per_s", ".1f"),
+    Row("req/s", "figures.requests_per_s", ".2f"),
+    Row("tok/s", "figures.output_tokens_per_s", ".1f"),
     Row("goodput", "figures.goodput.share", ".0%"),
     Row("TTFT p50 ms", "figures.ttft_ms.p50", ".0f"),
     Row("TTFT p99 ms", "figures.ttft_ms.p99", ".0f"),

@@ -36,7 +36,7 @@ def write_page(summary: Summary, records: Sequence[Record], file: Path) -> None:
         server=SERVER,
         not_reported=NOT_REPORTED,
         plots=[Markup(svg) for svg in plots(summary, by_point(records))],
-        scenario=_yaml(summary.scenario.model_dump(mode="json", exclude_unset=True)),
+        scenario=_yaml(summary.scenario.model_dump(mode="json", exclude_none=True)),
         environment=_yaml(
             {"server": summary.target.model_dump(), "load generator": summary.environment}
         ),

@@ -66,9 +66,9 @@ def closed_loop(load: Closed, seconds: list[float]) -> Answers:
     return run_virtually(main())
 
 
-TIMES = st.lists(
-    st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, max_size=30
-).map(lambda pairs: ([float(gap) for gap, _ in pairs], [float(take) for _, take in pairs]))
+TIMES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, max_size=30).map(
+    lambda pairs: ([float(gap) for gap, _ in pairs], [float(take) for _, take in pairs])
+)
 
 
 @given(TIMES, st.integers(1, 5))
