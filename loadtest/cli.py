@@ -149,7 +149,10 @@ def _values(settings: Sequence[str]) -> dict[str, Any]:
         path, equals, value = setting.partition("=")
         if not equals:
             raise LoadTestError(f"--set {setting}: PATH=VALUE is needed")
-        values[path] = yaml.safe_load(value)
+        try:
+            values[path] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise LoadTestError(f"--set {setting}: the value is no YAML") from error
     return values
 
 

@@ -42,7 +42,7 @@ class Client:
                 failure = await _receive(response, stream, clock)
         except TimeoutError:
             failure = ("timeout", f"no end after {self._timeout_s:g} s")
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             failure = ("connection" if response is None else "broken_stream", repr(error))
         kind, detail = failure or (None, None)
         return Record(
@@ -82,9 +82,9 @@ async def _lines(response: httpx.Response) -> AsyncIterator[str]:
     async for data in response.aiter_bytes():
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            yield line.decode()
+            yield line.decode(errors="replace")
     if rest:
-        yield rest.decode()
+        yield rest.decode(errors="replace")
 
 
 def _retry_after(response: httpx.Response) -> float | None:

@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
-from typing import TypeVar
 
 from loadtest.clock import Clock
 from loadtest.load import Closed
 from loadtest.request import Request
 
-R = TypeVar("R")
-Send = Callable[[Request, float], Awaitable[R]]
+Send = Callable[[Request, float], Awaitable[None]]
 """Takes a request and the time at which it was due."""
 
 
@@ -19,7 +17,7 @@ async def drive_open(
     requests: Iterator[Request],
     max_in_flight: int,
     clock: Clock,
-    send: Send[R],
+    send: Send,
 ) -> None:
     """Sends a request at each of ``arrivals`` and waits for the last answer.
 
@@ -37,9 +35,7 @@ async def drive_open(
             tasks.create_task(send_when_possible(request, due))
 
 
-async def drive_closed(
-    load: Closed, requests: Iterator[Request], clock: Clock, send: Send[R]
-) -> None:
+async def drive_closed(load: Closed, requests: Iterator[Request], clock: Clock, send: Send) -> None:
     """Lets each client send a request, wait for its answer, and send the next."""
     left = islice(requests, load.requests)
 

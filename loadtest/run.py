@@ -1,6 +1,7 @@
 """A whole load test: readiness, then for each point of the sweep warm-up, load and figures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from itertools import islice
 
 import httpx
@@ -8,10 +9,10 @@ import numpy as np
 
 from loadtest.client import Client
 from loadtest.clock import Clock
-from loadtest.drive import drive_closed, drive_open
+from loadtest.drive import Send, drive_closed, drive_open
 from loadtest.environment import environment
 from loadtest.errors import LoadTestError
-from loadtest.load import Closed
+from loadtest.load import Closed, Load
 from loadtest.metrics import figures
 from loadtest.record import Record
 from loadtest.request import Request, requests
@@ -53,9 +54,8 @@ async def run(
     )
     about = environment()
     points = []
-    for index, (label, point) in enumerate(scenario.points().items()):
-        rng = np.random.default_rng((point.seed, index))
-        points.append(await _measure(label, point, target.model, http, rng, begin, watch))
+    for label, point in scenario.points().items():
+        points.append(await _measure(label, point, target.model, http, begin, watch))
     return Summary(name=name, scenario=scenario, target=target, environment=about, points=points)
 
 
@@ -64,15 +64,15 @@ async def _measure(
     scenario: Scenario,
     model: str,
     http: httpx.AsyncClient,
-    rng: np.random.Generator,
     begin: Begin,
     watch: Watch,
 ) -> Point:
     client = Client(http, scenario.timeout_s)
-    arrive_rng, ask_rng = rng.spawn(2)
+    # The same for every point of a sweep.
+    arrive_rng, ask_rng = np.random.default_rng(scenario.seed).spawn(2)
     asked = requests(scenario, model, ask_rng)
     await _warm_up(client, islice(asked, scenario.warm_up))
-    load = scenario.load
+    count, drive = _plan(scenario.load, asked, arrive_rng)
     records: list[Record] = []
 
     async def send(request: Request, due: float) -> None:
@@ -80,15 +80,10 @@ async def _measure(
         records.append(record)
         watch(record)
 
+    begin(label, count)
     before = await scrape(http)
     clock = Clock()
-    if isinstance(load, Closed):
-        begin(label, load.requests)
-        await drive_closed(load, asked, clock, send)
-    else:
-        times = arrivals(load, arrive_rng)
-        begin(label, len(times))
-        await drive_open(times, asked, load.max_in_flight, clock, send)
+    await drive(clock, send)
     after = await scrape(http)
     elapsed = clock.now()
     if not records:
@@ -98,6 +93,16 @@ async def _measure(
         figures=figures(records, scenario.slo),
         server=server_figures(before, after, elapsed),
     )
+
+
+def _plan(
+    load: Load, asked: Iterator[Request], rng: np.random.Generator
+) -> tuple[int | None, Callable[[Clock, Send], Awaitable[None]]]:
+    """Returns the number of requests, where it is known, and what sends them."""
+    if isinstance(load, Closed):
+        return load.requests, partial(drive_closed, load, asked)
+    times = arrivals(load, rng)
+    return len(times), partial(drive_open, times, asked, load.max_in_flight)
 
 
 async def _warm_up(client: Client, asked: Iterator[Request]) -> None:

@@ -57,7 +57,7 @@ class Stream:
     def _take(self, event: dict[str, Any], now: float) -> None:
         if error := event.get("error"):
             self.failure = ("error_event", json.dumps(error))
-        for choice in event.get("choices", ()):
+        for choice in event.get("choices") or ():
             self._take_choice(choice, now)
         if usage := event.get("usage"):
             self.prompt_tokens = usage["prompt_tokens"]

@@ -22,15 +22,20 @@ class Row:
 
     def value(self, point: Point) -> Any:
         """The figure; None if it is not known."""
-        value: Any = point
-        for name in self.path.split("."):
-            value = None if value is None else getattr(value, name)
-        return value
+        return find(point, self.path)
 
     def text(self, point: Point, unknown: str = "-") -> str:
         """The figure as people read it."""
         value = self.value(point)
         return unknown if value is None else format(value, self.form)
+
+
+def find(point: Point, path: str) -> Any:
+    """Returns what is at a dotted path in a point; None if something on the way is not known."""
+    value: Any = point
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
+    return value
 
 
 CLIENT = (

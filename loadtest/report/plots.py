@@ -6,7 +6,7 @@ from itertools import accumulate
 from loadtest.record import Record
 from loadtest.report.theme import FAILED, colours, drawing
 from loadtest.summary import Point, Summary
-from loadtest.table import Row
+from loadtest.table import find
 
 Groups = Mapping[str, Sequence[Record]]
 """The records of each point."""
@@ -133,5 +133,5 @@ def _sweep(summary: Summary) -> Iterator[str]:
 
 
 def _heights(points: Sequence[Point], path: str) -> list[float]:
-    values = (Row("", path, "").value(point) for point in points)
+    values = (find(point, path) for point in points)
     return [float("nan") if value is None else value for value in values]
