@@ -1,5 +1,6 @@
 """The figures of the page."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
@@ -31,6 +32,7 @@ def _loads(groups: Groups) -> Iterator[str]:
     yield _at_once(
         "In flight", {n: [(r.sent_s, r.end_s) for r in records] for n, records in groups.items()}
     )
+    yield _tokens_over_time(good)
     if any(record.sent_s - record.scheduled_s > 0.1 for g in groups.values() for record in g):
         yield _at_once(
             "Due and not yet sent",
@@ -74,6 +76,23 @@ def _latency_over_time(groups: Groups) -> str:
                 markersize=5,
             )
         figure.axes.set_ylim(bottom=0)
+    return figure.svg
+
+
+def _tokens_over_time(groups: Groups) -> str:
+    """Each piece of a text counts as an equal part of its tokens."""
+    with drawing("Output tokens over time", "s", "tokens/s") as figure:
+        for (name, records), colour in zip(groups.items(), colours(len(groups)), strict=True):
+            times = [time for record in records for time in record.chunks_s]
+            tokens = [
+                (record.completion_tokens or 0) / len(record.chunks_s)
+                for record in records
+                for _ in record.chunks_s
+            ]
+            seconds = range(math.ceil(max(times, default=1)) + 1)
+            figure.axes.hist(
+                times, seconds, weights=tokens, histtype="step", label=name, color=colour
+            )
     return figure.svg
 
 

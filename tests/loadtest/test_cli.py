@@ -134,6 +134,20 @@ def test_errors_are_one_line(arguments: tuple[str, ...], tmp_path: Path) -> None
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_a_run_in_which_everything_fails_is_a_result(fake_url: str, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.json"
+    prompts.write_text(json.dumps(["cut"]))
+    result = loadtest(
+        *("run", "smoke", f"--url={fake_url}", f"--out={tmp_path}", "--set=warm_up=0"),
+        f"--set=prompts={{kind: file, path: {prompts}}}",
+    )
+    assert result.exit_code == 0, result.stderr
+    figures = read_summary(tmp_path).points[0].figures
+    assert (figures.errors, figures.e2e_ms) == ({"broken_stream": 10}, None)
+    assert figures.goodput is not None and figures.goodput.share == 0
+    assert "broken_stream" in (tmp_path / "report.html").read_text()
+
+
 def test_a_failing_warm_up_stops_the_run(fake_url: str, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.json"
     prompts.write_text(json.dumps(["busy"]))
