@@ -27,6 +27,8 @@ class ServerFigures(BaseModel):
         accepted_tokens: Of these, accepted ones.
         target_forwards: Of all target servers.
         kv_evictions: Sessions whose cache was dropped.
+        queue_wait_s: Mean time that requests waited for their turn.
+        refused_requests: Turned away because the queue was full.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,6 +42,8 @@ class ServerFigures(BaseModel):
     accepted_tokens: float | None = None
     target_forwards: float | None = None
     kv_evictions: float | None = None
+    queue_wait_s: float | None = None
+    refused_requests: float | None = None
 
 
 Counters = Mapping[str, float]
@@ -61,8 +65,8 @@ def server_figures(before: Counters, after: Counters, seconds: float) -> ServerF
     A counter that was set back meanwhile is not reported.
     """
 
-    def delta(name: str) -> float | None:
-        full = f"dsi_ray_{name}_total"
+    def delta(name: str, suffix: str = "total") -> float | None:
+        full = f"dsi_ray_{name}_{suffix}"
         if full not in before or full not in after:
             return None
         change = after[full] - before[full]
@@ -82,6 +86,10 @@ def server_figures(before: Counters, after: Counters, seconds: float) -> ServerF
         accepted_tokens=accepted,
         target_forwards=forwards,
         kv_evictions=delta("kv_evictions"),
+        queue_wait_s=_ratio(
+            delta("queue_wait_seconds", "sum"), delta("queue_wait_seconds", "count")
+        ),
+        refused_requests=delta("refused_requests"),
     )
 
 

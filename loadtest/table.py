@@ -67,6 +67,8 @@ SERVER = (
     Row("accepted tokens", "server.accepted_tokens", ".0f"),
     Row("target forwards", "server.target_forwards", ".0f"),
     Row("KV evictions", "server.kv_evictions", ".0f"),
+    Row("queue wait s, mean", "server.queue_wait_s", ".3f"),
+    Row("refused requests", "server.refused_requests", ".0f"),
 )
 """What the server counted over the same window."""
 

@@ -14,15 +14,23 @@ dsi_ray_completion_tokens_total 100
 dsi_ray_messages_total 7
 # TYPE dsi_ray_drafted_tokens counter
 dsi_ray_drafted_tokens_total 50
+# TYPE dsi_ray_queue_wait_seconds histogram
+dsi_ray_queue_wait_seconds_bucket{le="+Inf"} 4
+dsi_ray_queue_wait_seconds_count 4
+dsi_ray_queue_wait_seconds_sum 2
 """
 AFTER = BEFORE.replace("} 10", "} 13").replace("} 20", "} 22").replace(" 100", " 150")
+AFTER = AFTER.replace("_count 4", "_count 14").replace("_sum 2", "_sum 5")
 
 
 def test_figures_are_of_the_window_alone_and_summed_over_labels() -> None:
     after = parse_metrics(AFTER.replace("_total 7", "_total 132"))
     found = server_figures(parse_metrics(BEFORE), after, seconds=4)
     assert found == ServerFigures(
-        sp_utilisation=5 / (2 * 4), messages_per_token=125 / 50, drafted_tokens=0
+        sp_utilisation=5 / (2 * 4),
+        messages_per_token=125 / 50,
+        drafted_tokens=0,
+        queue_wait_s=3 / 10,
     )
 
 
