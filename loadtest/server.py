@@ -28,7 +28,7 @@ class ServerFigures(BaseModel):
         target_forwards: Of all target servers.
         kv_evictions: Sessions whose cache was dropped.
         queue_wait_s: Mean time that requests waited for their turn.
-        refused_requests: Turned away because the queue was full.
+        refused_requests: Turned away unbegun.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -67,9 +67,10 @@ def server_figures(before: Counters, after: Counters, seconds: float) -> ServerF
 
     def delta(name: str, suffix: str = "total") -> float | None:
         full = f"dsi_ray_{name}_{suffix}"
-        if full not in before or full not in after:
+        if not before or full not in after:
             return None
-        change = after[full] - before[full]
+        # A counter with labels is there only after its first event.
+        change = after[full] - before.get(full, 0.0)
         return change if change >= 0 else None
 
     drafted, accepted = delta("drafted_tokens"), delta("accepted_tokens")

@@ -39,5 +39,14 @@ def test_a_server_that_was_restarted_reports_nothing_for_its_counters() -> None:
     assert server_figures(parse_metrics(BEFORE), after, 4).messages_per_token is None
 
 
+def test_a_counter_begins_with_its_first_event() -> None:
+    refused = (
+        '# TYPE dsi_ray_refused_requests counter\ndsi_ray_refused_requests_total{reason="x"} 3\n'
+    )
+    after = parse_metrics(AFTER + refused)
+    assert server_figures(parse_metrics(BEFORE), after, 4).refused_requests == 3
+    assert server_figures({}, after, 4) == ServerFigures()
+
+
 def test_a_server_without_metrics() -> None:
     assert server_figures({}, {}, 4) == ServerFigures()
