@@ -1,0 +1,188 @@
+"""The command line: ``run``, ``compare`` and ``report``."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
+
+from loadtest import scenario as scenarios
+from loadtest.console import print_comparison, print_summary
+from loadtest.errors import LoadTestError
+from loadtest.metrics import figures
+from loadtest.record import Record, by_point, read_records
+from loadtest.report.page import write_page
+from loadtest.run import run as run_scenario
+from loadtest.scenario import Scenario
+from loadtest.summary import PAGE, RECORDS, SUMMARY, Summary, read_summary, write_summary
+
+
+class _OneLineErrors(TyperGroup):
+    """Shows what the user can mend as one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command."""
+        try:
+            return super().invoke(ctx)
+        except LoadTestError as error:
+            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(
+    cls=_OneLineErrors,
+    help="Load tests against any OpenAI-compatible server. Start with: run smoke",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Folder = Annotated[Path, typer.Argument(help="Of a run.", exists=True, file_okay=False)]
+
+
+@app.command("run")
+def run_command(
+    scenario: Annotated[
+        str,
+        typer.Argument(help=f"Path of a YAML file, or one of: {', '.join(scenarios.shipped())}."),
+    ],
+    url: Annotated[
+        str, typer.Option(help="Of the server, with or without /v1.")
+    ] = "http://127.0.0.1:8000",
+    model: Annotated[str | None, typer.Option(help="Default: the server's first.")] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="OPENAI_API_KEY", show_envvar=True, help="If it needs one.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PATH=VALUE",
+            help="Change the scenario, such as load.rate=4; may be repeated.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New folder. Default: loadtest-results/NAME-TIME.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the run. Default: the scenario's.")] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for the server.", min=0)] = 60.0,
+) -> None:
+    """Send a scenario's requests and write what came of them.
+
+    The folder gets requests.jsonl (a line a request), summary.json and report.html.
+
+    \b
+    python -m loadtest run smoke
+    python -m loadtest run poisson --set load.rate=4 --set load.duration_s=120
+    python -m loadtest run closed --set extra_body.dsi.algorithm=si --name si
+    """
+    checked = scenarios.parse(scenarios.override(scenarios.read(scenario), _values(settings or ())))
+    checked.points()
+    name = name or Path(scenario).stem
+    folder = out or Path("loadtest-results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    _make(folder)
+    summary = asyncio.run(_run(name, checked, _http(url, api_key), model, wait, folder))
+    write_summary(summary, folder)
+    print_summary(summary)
+    write_page(summary, read_records(folder / RECORDS), folder / PAGE)
+    typer.echo(f"{folder / PAGE}")
+
+
+async def _run(
+    name: str,
+    scenario: Scenario,
+    http: httpx.AsyncClient,
+    model: str | None,
+    wait: float,
+    folder: Path,
+) -> Summary:
+    with _progress() as bar, (folder / RECORDS).open("w", encoding="utf-8") as lines:
+        task = bar.add_task("waiting for the server", total=None, failed=0)
+        failed = 0
+
+        def begin(label: str, count: int | None) -> None:
+            bar.reset(task, description=label, total=count)
+
+        def watch(record: Record) -> None:
+            nonlocal failed
+            failed += record.error is not None
+            lines.write(record.model_dump_json() + "\n")
+            bar.update(task, advance=1, failed=failed)
+
+        async with http:
+            return await run_scenario(name, scenario, http, model, wait, begin, watch)
+
+
+@app.command("compare")
+def compare_command(first: Folder, second: Folder) -> None:
+    """Show two runs side by side; ratios are the second over the first."""
+    print_comparison(read_summary(first), read_summary(second))
+
+
+@app.command("report")
+def report_command(folder: Folder) -> None:
+    """Compute a run's figures and its page anew, from the lines of its requests."""
+    old = read_summary(folder)
+    records = read_records(folder / RECORDS)
+    groups = by_point(records)
+    points = [
+        point.model_copy(update={"figures": figures(groups[point.name], old.scenario.slo)})
+        for point in old.points
+    ]
+    summary = old.model_copy(update={"points": points})
+    write_summary(summary, folder)
+    print_summary(summary)
+    write_page(summary, records, folder / PAGE)
+
+
+def _values(settings: Sequence[str]) -> dict[str, Any]:
+    values = {}
+    for setting in settings:
+        path, equals, value = setting.partition("=")
+        if not equals:
+            raise LoadTestError(f"--set {setting}: PATH=VALUE is needed")
+        try:
+            values[path] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise LoadTestError(f"--set {setting}: the value is no YAML") from error
+    return values
+
+
+def _http(url: str, api_key: str | None) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        base_url=url.rstrip("/").removesuffix("/v1"),
+        headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+        timeout=None,
+    )
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LoadTestError(f"cannot make {folder}: {error.strerror}") from error
+    if (folder / SUMMARY).exists():
+        raise LoadTestError(f"{folder} holds another run: give a new folder")
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
