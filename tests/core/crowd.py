@@ -10,10 +10,11 @@ from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Request
 from dsi_ray.core.expected import ForwardCost
 from dsi_ray.core.group import Job
-from dsi_ray.core.messages import Role, ServerId
+from dsi_ray.core.messages import Event, Role, ServerId
 from dsi_ray.core.planner import Pace
 from dsi_ray.experiments.virtual_group import VirtualGroup
 from dsi_ray.experiments.virtual_time import VirtualModel
+from tests.core.hostile import MOST_MOMENTS
 from tests.core.language import Guesser, GuesserModel, Language, plain_text
 from tests.core.scenario import ALGORITHMS, Durations, latency
 from tests.core.strategies import durations, guessers, languages
@@ -97,6 +98,12 @@ class CrowdDriver(VirtualGroup):
         super().__init__(models, pace, message, chunk)
         self.left: set[str] = set()
         self._dead: set[ServerId] = set()
+        self._moments = 0
+
+    def _handle(self, events: list[Event]) -> None:
+        self._moments += 1
+        assert self._moments < MOST_MOMENTS, "the run does not end"
+        super()._handle(events)
 
     @property
     def busy(self) -> int:
