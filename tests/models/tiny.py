@@ -16,7 +16,6 @@ from transformers import (
     Qwen3Config,
 )
 
-from dsi_ray.models.attention import use_additive_masks
 from dsi_ray.models.transformers_model import TransformersModel
 
 VOCAB = 31
@@ -77,7 +76,6 @@ def served_model(kind: str, device: str = "cpu") -> Any:
     """Returns a copy of `tiny_model` that runs as `load_model` makes it run."""
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_config(CONFIGS[kind], dtype=torch.float64)
-    use_additive_masks(model)
     return model.eval().requires_grad_(False).to(device)
 
 
