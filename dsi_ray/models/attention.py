@@ -96,7 +96,7 @@ def _attend(
         return own(module, query, key, value, attention_mask, **options)
     outputs = []
     for group, mask in attention_mask:
-        keys, values = group.read(key[0]).tensor_split([query.shape[-1]], -1)
+        keys, values = group.read(key, query.shape[-1])
         output, _ = own(module, group.select(query), keys, values, mask, **options)
         outputs.append(group.join(output))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), None

@@ -31,6 +31,7 @@ class Group:
     Attributes:
         first: Its first token in the row.
         count: Number of its tokens in the row.
+        alone: Whether it is one session and the row holds nothing else.
         sessions: Size of the batch.
         queries: Most tokens of a session that are computed.
         keys: Most tokens of a session, cached ones included.
@@ -42,6 +43,7 @@ class Group:
 
     first: int
     count: int
+    alone: bool
     sessions: int
     queries: int
     keys: int
@@ -52,25 +54,33 @@ class Group:
 
     def select(self, states: Tensor) -> Tensor:
         """(1, heads, tokens of the row, size) -> (sessions, heads, queries, size)."""
+        if self.alone:
+            return states
         own = states[0].narrow(1, self.first, self.count)
         if self.pad is not None:
             own = own.index_select(1, self.pad)
         heads, _, size = own.shape
         return own.reshape(heads, self.sessions, self.queries, size).transpose(0, 1)
 
-    def read(self, pool: Tensor) -> Tensor:
-        """(slots, heads, size) -> (sessions, heads, keys, size)."""
-        blocks_each = -(-self.keys // BLOCK_TOKENS)
+    def read(self, pool: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """(slots, heads, sizes) -> keys of ``size`` and values: (sessions, heads, keys, size)."""
+        _, heads, sizes = pool.shape
+        width = heads * sizes
+        begin = 0
         if isinstance(self.blocks, int):
-            size = self.sessions * blocks_each * BLOCK_TOKENS
-            found = pool.narrow(0, self.blocks * BLOCK_TOKENS, size)
+            begin = self.blocks * BLOCK_TOKENS * width
         else:
-            found = pool.view(-1, BLOCK_TOKENS, *pool.shape[1:]).index_select(0, self.blocks)
-        each = found.view(self.sessions, blocks_each * BLOCK_TOKENS, *pool.shape[1:])
-        return each.narrow(1, 0, self.keys).transpose(1, 2)
+            pool = pool.view(-1, BLOCK_TOKENS * width).index_select(0, self.blocks)
+        # As one operation: in small models their number is what takes the time.
+        shape = self.sessions, heads, self.keys
+        strides = _blocks_of(self.keys) * BLOCK_TOKENS * width, sizes, width, 1
+        keys = pool.as_strided((*shape, size), strides, begin)
+        return keys, pool.as_strided((*shape, sizes - size), strides, begin + size)
 
     def join(self, output: Tensor) -> Tensor:
         """(sessions, queries, ...) -> (1, count, ...)."""
+        if self.alone:
+            return output
         flat = output.flatten(0, 1)
         if self.unpad is not None:
             flat = flat.index_select(0, self.unpad)
@@ -107,7 +117,7 @@ def pack(
     slots = [slot for i in order for slot in _slots(segments[i])]
     groups, first = [], 0
     for members in _grouped([segments[i] for i in order]):
-        groups.append(_group(members, first, device))
+        groups.append(_group(members, first, len(segments) == 1, device))
         first += groups[-1].count
     return Packing(
         tuple(order),
@@ -135,6 +145,10 @@ def run(packing: Packing) -> Iterator[None]:
         yield
     finally:
         _running.reset(token)
+
+
+def _blocks_of(tokens: int) -> int:
+    return -(-tokens // BLOCK_TOKENS)
 
 
 def _queries(segment: Segment) -> int:
@@ -175,7 +189,7 @@ def _extent(segments: list[Segment]) -> tuple[int, int]:
     return max(map(_queries, segments)), max(segment.length for segment in segments)
 
 
-def _group(segments: list[Segment], first: int, device: torch.device) -> Group:
+def _group(segments: list[Segment], first: int, alone: bool, device: torch.device) -> Group:
     queries, keys = _extent(segments)
     counts = [_queries(segment) for segment in segments]
     pad: Tensor | None = None
@@ -192,11 +206,12 @@ def _group(segments: list[Segment], first: int, device: torch.device) -> Group:
     return Group(
         first,
         sum(counts),
+        alone,
         len(segments),
         queries,
         keys,
         torch.tensor(positions, device=device),
-        _blocks(segments, -(-keys // BLOCK_TOKENS), device),
+        _blocks(segments, _blocks_of(keys), device),
         pad,
         unpad,
     )

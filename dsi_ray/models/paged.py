@@ -31,8 +31,7 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]
         """Writes the row's new tokens.
 
         Returns:
-            The whole pool, twice: (1, slots, heads, sizes together). The attention reads from it
-            what each session has.
+            The whole pool, twice; the attention reads from it what each session has.
 
         Raises:
             ForwardCancelled: Before anything is written. Each layer passes here once a forward.
@@ -50,7 +49,7 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]
             self.pool = grown
         states = torch.cat((key_states[0], value_states[0]), -1).transpose(0, 1)
         self.pool.index_copy_(0, packing.slots, states)
-        return self.pool[None], self.pool[None]
+        return self.pool, self.pool
 
     def get_seq_length(self) -> int:
         """Nothing to tell: positions and masks are made elsewhere."""
