@@ -63,17 +63,17 @@ class Group:
         return own.reshape(heads, self.sessions, self.queries, size).transpose(0, 1)
 
     def read(self, pool: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """(slots, heads, sizes) -> keys of ``size`` and values: (sessions, heads, keys, size)."""
-        _, heads, sizes = pool.shape
-        width = heads * sizes
+        """(heads, slots, sizes) -> keys of ``size`` and values: (sessions, heads, keys, size)."""
+        heads, slots, sizes = pool.shape
         begin = 0
         if isinstance(self.blocks, int):
-            begin = self.blocks * BLOCK_TOKENS * width
+            begin = self.blocks * BLOCK_TOKENS * sizes
         else:
-            pool = pool.view(-1, BLOCK_TOKENS * width).index_select(0, self.blocks)
+            pool = pool.view(heads, -1, BLOCK_TOKENS * sizes).index_select(1, self.blocks)
+            slots = pool.shape[1] * BLOCK_TOKENS
         # As one operation: in small models their number is what takes the time.
         shape = self.sessions, heads, self.keys
-        strides = _blocks_of(self.keys) * BLOCK_TOKENS * width, sizes, width, 1
+        strides = _blocks_of(self.keys) * BLOCK_TOKENS * sizes, slots * sizes, sizes, 1
         keys = pool.as_strided((*shape, size), strides, begin)
         return keys, pool.as_strided((*shape, sizes - size), strides, begin + size)
 

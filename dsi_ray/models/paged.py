@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
@@ -10,7 +11,7 @@ from dsi_ray.models.packing import running
 
 
 class PagedLayer(CacheLayerMixin):  # type: ignore[misc]
-    """One layer's keys and values side by side, a slot a token: (slots, heads, sizes together).
+    """One layer's keys and values side by side, a slot a token: (heads, slots, sizes together).
 
     Of a sliding-window layer everything is kept, so that it can be cropped; the window is in the
     attention mask.
@@ -22,7 +23,7 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Makes an empty pool of the right shape."""
         size = key_states.shape[-1] + value_states.shape[-1]
-        self.pool = key_states.new_zeros(0, key_states.shape[1], size)
+        self.pool = key_states.new_zeros(key_states.shape[1], 0, size)
         self.is_initialized = True
 
     def update(
@@ -42,13 +43,10 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]
             raise ForwardCancelled
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        if self.pool.shape[0] < packing.room:
+        if self.pool.shape[1] < packing.room:
             # Not empty: what is masked still must be a number.
-            grown = self.pool.new_zeros(packing.room, *self.pool.shape[1:])
-            grown[: self.pool.shape[0]] = self.pool
-            self.pool = grown
-        states = torch.cat((key_states[0], value_states[0]), -1).transpose(0, 1)
-        self.pool.index_copy_(0, packing.slots, states)
+            self.pool = pad(self.pool, (0, 0, 0, packing.room - self.pool.shape[1]))
+        self.pool.index_copy_(1, packing.slots, torch.cat((key_states[0], value_states[0]), -1))
         return self.pool, self.pool
 
     def get_seq_length(self) -> int:
@@ -75,4 +73,4 @@ class PagedCache(Cache):  # type: ignore[misc]
         """What a slot takes in all layers; known after the first forward."""
         # A layer that shares another's keys never gets any of its own.
         pools = [layer.pool for layer in self.layers if layer.is_initialized]
-        return sum(pool[0].nbytes for pool in pools)
+        return sum(pool[:, 0].nbytes for pool in pools)
