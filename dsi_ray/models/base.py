@@ -58,7 +58,8 @@ class CacheStats:
         bytes: What these hold; what several share counts once.
         cached_bytes: What released sessions left, for others with the same prefix.
         budget_bytes: What all that may take; 0 for a model without a cache.
-        evictions: How often something was dropped to stay within the budget.
+        evictions: Number of blocks that released sessions left and that made room for others.
+        preemptions: Number of sessions whose cache made room before they were released.
         computed_tokens: Tokens that were computed.
         reused_tokens: Tokens that a forward found in its own session's cache.
         shared_tokens: Tokens that a forward found in another session's cache.
@@ -69,6 +70,7 @@ class CacheStats:
     cached_bytes: int = 0
     budget_bytes: int = 0
     evictions: int = 0
+    preemptions: int = 0
     computed_tokens: int = 0
     reused_tokens: int = 0
     shared_tokens: int = 0

@@ -1,139 +1,160 @@
-"""KV caches of many sessions: they shrink for free and stop a forward between two layers."""
+"""The KV cache of a model: which blocks hold which tokens of which session, within a budget.
 
-import threading
+Blocks have a reference count, so that sessions share what they have in common: the same system
+prompt is computed once. What a released session leaves can be found until its room is needed. Any
+session that is not being computed may lose its blocks: its tokens are then computed again.
+"""
+
 from collections import OrderedDict
-from functools import partial
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
-from torch import Tensor
-from transformers import Cache, DynamicLayer
-
-from dsi_ray.models.base import ForwardCancelled
+from dsi_ray.models.blocks import BLOCK_TOKENS, Block, BlockPool, Text
 from dsi_ray.models.prefix import common_prefix
 
 
-class Running:
-    """The forward that runs now: one object, seen by all layers of all sessions of a model."""
-
-    def __init__(self) -> None:
-        self.stop = threading.Event()
-
-
-class SessionLayer(DynamicLayer):  # type: ignore[misc]
-    """Keys and values of one layer, of shape (1, heads, tokens, head size).
-
-    Of a sliding-window layer everything is kept, so that it can be cropped; the window is in the
-    attention mask.
-    """
-
-    keys: Tensor
-    values: Tensor
-
-    # Buffers with room, written in place, were slower than the parent's copying on a CPU: the copy
-    # brings the keys into its caches in one stream, where the attention then finds them.
-
-    def __init__(self, running: Running) -> None:
-        super().__init__()
-        self._running = running
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        """Appends new tokens and returns all.
-
-        Raises:
-            ForwardCancelled: Before anything is appended. Each layer passes here once a forward.
-        """
-        if self._running.stop.is_set():
-            raise ForwardCancelled
-        keys, values = super().update(key_states, value_states)
-        return keys, values
-
-    def keep(self, length: int) -> None:
-        """Drops all but the first ``length`` tokens, if there are more."""
-        if self.get_seq_length() > length:
-            self.keys = self.keys.narrow(-2, 0, length)
-            self.values = self.values.narrow(-2, 0, length)
-
-
-class Session:
-    """One session's cache.
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Where one session's part of a forward reads and writes.
 
     Attributes:
-        tokens: What every layer of the cache holds.
-        cache: For transformers.
+        kept: Number of tokens that need not be computed.
+        shared: How many of these another session has computed.
+        length: Number of tokens afterwards.
+        blocks: Indices of the blocks with tokens ``0 .. length - 1``.
     """
 
-    def __init__(self, running: Running) -> None:
-        self.tokens: tuple[int, ...] = ()
-        self.cache = Cache(layer_class_to_replicate=partial(SessionLayer, running))
-
-    def keep(self, length: int) -> None:
-        """Crops every layer to ``length`` tokens; a cancelled forward leaves them uneven."""
-        self.tokens = self.tokens[:length]
-        for layer in self.cache.layers:
-            layer.keep(length)
-
-    @property
-    def lengths(self) -> set[int]:
-        """The numbers of tokens that the layers hold: one number, unless a forward was cut off."""
-        return {layer.get_seq_length() for layer in self._used_layers}
-
-    @property
-    def bytes(self) -> int:
-        """What the layers hold."""
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self._used_layers)
-
-    @property
-    def _used_layers(self) -> list[SessionLayer]:
-        # A layer that shares another's keys never gets any of its own.
-        return [layer for layer in self.cache.layers if layer.is_initialized]
+    kept: int
+    shared: int
+    length: int
+    blocks: tuple[int, ...]
 
 
-class SessionStore:
-    """The sessions of a model, least recently used first, within a budget of bytes.
+@dataclass(slots=True)
+class _Session:
+    """``tokens`` are what all layers hold, in ``blocks``; the full ones can be found by others."""
+
+    tokens: tuple[int, ...] = ()
+    blocks: list[Block] = field(default_factory=list)
+
+
+class KVCache:
+    """The sessions of a model, least recently used first.
 
     Attributes:
-        running: What every layer looks at before it goes on.
-        evictions: Number of sessions dropped to stay within the budget.
+        pool: Of the blocks.
+        preemptions: Number of sessions that lost their blocks before they were released.
     """
 
-    def __init__(self, budget: int, bytes_per_token: int) -> None:
-        self.running = Running()
-        self.evictions = 0
-        self._budget = budget
-        self._bytes_per_token = bytes_per_token
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+    def __init__(self, capacity: int) -> None:
+        """``capacity`` is the number of blocks."""
+        self.pool = BlockPool(capacity)
+        self.preemptions = 0
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     @property
-    def bytes(self) -> int:
-        """What all sessions hold."""
-        tokens = sum(len(session.tokens) for session in self._sessions.values())
-        return tokens * self._bytes_per_token
+    def slots(self) -> int:
+        """Number of tokens that there must be memory for."""
+        return self.pool.size * BLOCK_TOKENS
 
     def cached(self, key: str, tokens: tuple[int, ...]) -> int:
-        """Returns how many of ``tokens``, from the first on, the session holds."""
-        session = self._sessions.get(key)
-        return 0 if session is None else common_prefix(session.tokens, tokens)
+        """Returns how many of ``tokens``, from the first on, some session has computed."""
+        session = self._sessions.get(key, _Session())
+        own = common_prefix(session.tokens, tokens)
+        full = session.blocks[: own // BLOCK_TOKENS]
+        return max(own, (len(full) + sum(1 for _ in self._found(full, tokens))) * BLOCK_TOKENS)
 
-    def open(self, key: str) -> Session:
-        """Returns the session, new if it is unknown, as the most recently used one."""
-        session = self._sessions.get(key)
-        if session is None:
-            session = self._sessions[key] = Session(self.running)
+    def reserve(
+        self, key: str, tokens: tuple[int, ...], start: int, batch: Collection[str]
+    ) -> Segment | None:
+        """Finds room for ``tokens``; what of them is cached is not computed again.
+
+        Args:
+            key: The session.
+            tokens: All of its tokens after the forward.
+            start: First position whose token is wanted: what leads to it is computed.
+            batch: The sessions that must not lose their blocks.
+
+        Returns:
+            None if there is no room besides the sessions of ``batch``.
+        """
+        session = self._sessions.setdefault(key, _Session())
         self._sessions.move_to_end(key)
-        return session
+        own = self._rewind(session, tokens)
+        for block in self._found(session.blocks[: own // BLOCK_TOKENS], tokens):
+            place = len(session.tokens) // BLOCK_TOKENS
+            self.pool.take(block)
+            self._drop(session, place)
+            session.blocks.append(block)
+            session.tokens = tokens[: (place + 1) * BLOCK_TOKENS]
+        needed = -(-len(tokens) // BLOCK_TOKENS)
+        missing = needed - len(session.blocks)
+        while self.pool.available < missing:
+            if not self._preempt({key, *batch}):
+                return None
+        session.blocks += [self.pool.allocate() for _ in range(missing)]
+        kept = min(common_prefix(session.tokens, tokens), start - 1)
+        places = tuple(block.index for block in session.blocks[:needed])
+        return Segment(kept, max(kept - own, 0), len(tokens), places)
 
-    def make_room(self, tokens: int) -> None:
-        """Evicts idle sessions until ``tokens`` more fit; never the most recently used one."""
-        needed = self.bytes + tokens * self._bytes_per_token
-        while needed > self._budget and len(self._sessions) > 1:
-            _, session = self._sessions.popitem(last=False)
-            needed -= len(session.tokens) * self._bytes_per_token
-            self.evictions += 1
+    def commit(self, key: str, tokens: tuple[int, ...]) -> None:
+        """Says that all layers now hold ``tokens``, for which there is room."""
+        session = self._sessions[key]
+        before, after = (len(t) // BLOCK_TOKENS for t in (session.tokens, tokens))
+        for place in range(before, after):
+            parent = session.blocks[place - 1] if place else None
+            begin = place * BLOCK_TOKENS
+            text = Text(parent, tokens[begin : begin + BLOCK_TOKENS])
+            session.blocks[place] = self.pool.publish(session.blocks[place], text)
+        if len(tokens) > len(session.tokens):
+            session.tokens = tokens
 
     def release(self, key: str) -> None:
-        """Drops a session; an unknown one is fine."""
-        self._sessions.pop(key, None)
+        """Ends a session; an unknown one is fine."""
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            self._drop(session, 0)
+
+    def _found(self, full: list[Block], tokens: tuple[int, ...]) -> Iterator[Block]:
+        """The blocks that go on with ``tokens`` after those in ``full``."""
+        parent = full[-1] if full else None
+        for begin in range(len(full) * BLOCK_TOKENS, len(tokens), BLOCK_TOKENS):
+            parent = self.pool.find(Text(parent, tokens[begin : begin + BLOCK_TOKENS]))
+            if parent is None:
+                return
+            yield parent
+
+    def _rewind(self, session: _Session, tokens: tuple[int, ...]) -> int:
+        """Drops what contradicts ``tokens``, and room that a stopped forward left.
+
+        Returns the number of leading ``tokens`` that remain.
+        """
+        own = common_prefix(session.tokens, tokens)
+        if own < min(len(session.tokens), len(tokens)):
+            place, rest = divmod(own, BLOCK_TOKENS)
+            for block in session.blocks[place:]:
+                # A rejected draft is of no use to anybody.
+                if block.users == 1:
+                    self.pool.forget(block)
+            if rest and session.blocks[place].users > 1:
+                own -= rest  # others read it: its few tokens are computed again elsewhere
+            session.tokens = tokens[:own]
+        self._drop(session, -(-len(session.tokens) // BLOCK_TOKENS))
+        return own
+
+    def _drop(self, session: _Session, length: int) -> None:
+        """Gives back all blocks but the first ``length``; the last are reused first."""
+        while len(session.blocks) > length:
+            self.pool.drop(session.blocks.pop())
+
+    def _preempt(self, batch: Collection[str]) -> bool:
+        """Takes the blocks of the least recently used session that is not in ``batch``."""
+        key = next((key for key in self._sessions if key not in batch), None)
+        if key is None:
+            return False
+        self.release(key)
+        self.preemptions += 1
+        return True

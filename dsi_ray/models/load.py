@@ -34,7 +34,6 @@ def _load_transformers(config: ModelConfig, role: Role) -> LanguageModel:
     # torch and transformers take seconds to import; the other models need neither.
     import torch
 
-    from dsi_ray.models.attention import use_additive_masks
     from dsi_ray.models.checkpoint import find_device, load_checkpoint
     from dsi_ray.models.transformers_model import TransformersModel
     from dsi_ray.models.vocabulary import checkpoint_source, vocab_size
@@ -43,7 +42,6 @@ def _load_transformers(config: ModelConfig, role: Role) -> LanguageModel:
     assert source is not None
     device = find_device(config)
     model = load_checkpoint(source, config.dtype, device)
-    use_additive_masks(model)
     if device.type == "cpu":
         # Some imports reset the number of threads: this comes after all of them.
         torch.set_num_threads(config.threads)

@@ -1,12 +1,10 @@
-"""Any causal language model of transformers, with a KV cache per session."""
+"""Any causal language model of transformers, with a KV cache for many sessions."""
 
 import threading
 from collections.abc import Callable, Sequence
-from inspect import signature
 from sys import maxsize
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from dsi_ray.models.base import (
@@ -17,11 +15,16 @@ from dsi_ray.models.base import (
     ModelError,
     ModelInfo,
 )
+from dsi_ray.models.blocks import BLOCK_TOKENS
 from dsi_ray.models.checkpoint import eos_ids, max_context
 from dsi_ray.models.guided.guides import Guides
-from dsi_ray.models.kv_cache import Session, SessionStore
-from dsi_ray.models.sampling import choose
+from dsi_ray.models.kv_cache import KVCache, Segment
+from dsi_ray.models.packed_model import Job, PackedModel
+from dsi_ray.models.sampling import choose, is_plain
 from dsi_ray.models.tokenizer import Tokenizer
+
+Outcomes = dict[str, Forwarded | Exception]
+Admitted = list[tuple[Extension, Segment]]
 
 
 class TransformersModel:
@@ -35,25 +38,32 @@ class TransformersModel:
         kv_cache_bytes: int,
         load_tokenizer: Callable[[], Tokenizer] | None = None,
     ) -> None:
-        """Takes a loaded model and tries whether its cache can be cropped.
+        """Takes a loaded model and tries whether sessions can be computed together.
 
         Args:
             name: For people.
-            model: A causal model of transformers, in eval mode, on its device.
+            model: A causal model of transformers, in eval mode, on its device; its attention is
+                switched to one that also does batches.
             vocab_size: Number of ids that the tokenizer can produce, up to which the model's are
                 used.
-            kv_cache_bytes: Idle sessions beyond this budget are evicted.
+            kv_cache_bytes: Budget of the KV cache.
             load_tokenizer: Called for the first guided request; without it, and if it raises
                 ModelError, guides are ignored, as only a drafter may.
 
         Raises:
-            ModelError: Cropping the cache does not take back what was forwarded.
+            ModelError: A batch, or taking back a rejected draft, changes what the model says; or
+                the budget is too small for anything.
         """
         embeddings = model.get_input_embeddings().weight
-        self._model = model
-        self._device = embeddings.device
+        self._model = PackedModel(name, model)
+        self._budget = kv_cache_bytes
+        self._block_bytes = self._model.bytes_per_token * BLOCK_TOKENS
+        if kv_cache_bytes < self._block_bytes:
+            raise ModelError(
+                f"{name}: kv_cache_bytes must be {self._block_bytes} or more, the size of a block"
+            )
+        self._cache = KVCache(kv_cache_bytes // self._block_bytes)
         self._known_ids = embeddings.shape[0]
-        self._keeps_logits = "logits_to_keep" in signature(model.forward).parameters
         self._info = ModelInfo(
             name=name,
             vocab_size=vocab_size,
@@ -61,12 +71,12 @@ class TransformersModel:
             eos_ids=eos_ids(model),
             parameters=sum(weights.numel() for weights in model.parameters()),
             dtype=str(embeddings.dtype).removeprefix("torch."),
-            device=str(self._device),
+            device=str(embeddings.device),
+            kv_bytes_per_token=self._model.bytes_per_token,
+            kv_capacity=self._cache.pool.capacity * BLOCK_TOKENS,
         )
-        self._sessions = SessionStore(kv_cache_bytes, self._try_cropping())
         self._guides = Guides(load_tokenizer, vocab_size)
-        self._computed = 0
-        self._reused = 0
+        self._computed = self._reused = self._shared = 0
 
     @property
     def info(self) -> ModelInfo:
@@ -76,105 +86,123 @@ class TransformersModel:
     @property
     def cache_stats(self) -> CacheStats:
         """The KV cache now."""
+        pool = self._cache.pool
         return CacheStats(
-            sessions=len(self._sessions),
-            bytes=self._sessions.bytes,
-            evictions=self._sessions.evictions,
+            sessions=len(self._cache),
+            bytes=pool.used * self._block_bytes,
+            cached_bytes=pool.idle * self._block_bytes,
+            budget_bytes=self._budget,
+            evictions=pool.evictions,
+            preemptions=self._cache.preemptions,
             computed_tokens=self._computed,
             reused_tokens=self._reused,
+            shared_tokens=self._shared,
         )
 
     def cached(self, session: str, tokens: Sequence[int]) -> int:
-        """Returns how many of ``tokens`` the session's cache holds."""
-        return self._sessions.cached(session, tuple(tokens))
+        """Returns how many of ``tokens`` need not be computed."""
+        return self._cache.cached(session, tuple(tokens))
 
     def extend(
         self, batch: Sequence[Extension], stop: threading.Event
     ) -> list[Forwarded | Exception]:
-        """Computes one forward for several sessions; see `LanguageModel`."""
-        return [self._outcome(part, stop) for part in batch]
+        """Computes one forward for several sessions; see `LanguageModel`.
 
-    def _outcome(self, part: Extension, stop: threading.Event) -> Forwarded | Exception:
+        Parts that do not fit into the KV cache together are computed one after the other; one
+        that does not fit alone has a `ModelError`. If the forward fails, each part is tried alone,
+        so that only the one to blame fails.
+        """
+        outcomes: Outcomes = {}
+        pending = list(batch)
+        while pending:
+            admitted, pending = self._admit(pending, outcomes)
+            if admitted:
+                self._compute(admitted, stop, outcomes)
+        return [outcomes[part.session] for part in batch]
+
+    def release(self, session: str) -> None:
+        """Ends a session, whose prefix others may still use; an unknown one is fine."""
+        self._cache.release(session)
+        self._guides.release(session)
+
+    def _admit(
+        self, parts: list[Extension], outcomes: Outcomes
+    ) -> tuple[Admitted, list[Extension]]:
+        """Returns what can be computed now, all at once, and what must wait."""
+        admitted: Admitted = []
+        waiting: list[Extension] = []
+        for part in parts:
+            try:
+                segment = self._reserve(part, {other.session for other, _ in admitted})
+            except ModelError as error:
+                outcomes[part.session] = error
+                continue
+            if segment is None:
+                waiting.append(part)
+            elif segment.kept == segment.length:
+                outcomes[part.session] = Forwarded([])
+            else:
+                admitted.append((part, segment))
+        return admitted, waiting
+
+    def _reserve(self, part: Extension, batch: set[str]) -> Segment | None:
+        """Finds room for one more part; None if it must wait for the others of the batch."""
+        tokens, name = part.tokens, self._info.name
+        if len(tokens) > self._info.max_context:
+            raise ModelError(
+                f"{len(tokens)} tokens are more than the {self._info.max_context} that {name} "
+                "takes; shorten the prompt or max_tokens"
+            )
+        segment = self._cache.reserve(part.session, tokens, part.start, batch)
+        if segment is None and not batch:
+            raise ModelError(
+                f"{len(tokens)} tokens are more than the {self._info.kv_capacity} that the KV "
+                f"cache of {name} holds; shorten the prompt or max_tokens, or raise kv_cache_bytes"
+            )
+        # On a GPU an id without an embedding would end the whole process.
+        new = () if segment is None else tokens[segment.kept :]
+        if not all(0 <= token < self._known_ids for token in new):
+            raise ModelError(f"{name} knows only token ids below {self._known_ids}")
+        return segment
+
+    def _compute(self, admitted: Admitted, stop: threading.Event, outcomes: Outcomes) -> None:
+        jobs = [Job(part.tokens, part.wanted, segment) for part, segment in admitted]
         try:
-            return self._extend(part, stop)
+            logits = self._model.forward(jobs, self._cache.slots, stop)
         except ForwardCancelled:
             raise
         except Exception as error:
-            return error
+            if len(admitted) == 1:
+                outcomes[admitted[0][0].session] = error
+                return
+            for one in admitted:
+                self._compute([one], stop, outcomes)
+            return
+        for part, segment in admitted:
+            self._cache.commit(part.session, part.tokens)
+            self._computed += segment.length - segment.kept
+            self._reused += segment.kept - segment.shared
+            self._shared += segment.shared
+        self._choose([part for part, _ in admitted], logits, outcomes)
 
-    def _extend(self, part: Extension, stop: threading.Event) -> Forwarded:
-        path = part.tokens
-        kept = min(self.cached(part.session, path), part.start - 1)
-        if kept == len(path):
-            return Forwarded([])
-        self._check(path, kept)
-        state = self._sessions.open(part.session)
-        self._sessions.make_room(len(path) - kept)
-        self._sessions.running.stop = stop
-        logits = self._forward(state, path, kept, part.wanted)
-        self._computed += len(path) - kept
-        self._reused += kept
-        if not part.wanted:
-            return Forwarded([])
-        allowed = self._guides.allowed(part.session, path, part.wanted, part.sampling)
-        return choose(logits[:, : self._info.vocab_size], path, part.sampling, allowed)
+    def _choose(self, parts: list[Extension], all_logits: Tensor, outcomes: Outcomes) -> None:
+        """Chooses each part's tokens from its rows of logits, which come in the same order."""
+        all_logits = all_logits[:, : self._info.vocab_size]
+        plain = [is_plain(part.sampling, self._info.vocab_size) for part in parts]
+        likeliest = all_logits.argmax(-1).tolist() if any(plain) else []
+        first = 0
+        for part, is_likeliest in zip(parts, plain, strict=True):
+            end = first + part.wanted
+            try:
+                outcomes[part.session] = (
+                    Forwarded(likeliest[first:end])
+                    if is_likeliest or not part.wanted
+                    else self._sample(part, all_logits[first:end])
+                )
+            except Exception as error:
+                outcomes[part.session] = error
+            first = end
 
-    def release(self, session: str) -> None:
-        """Frees what the session holds; an unknown session is fine."""
-        self._sessions.release(session)
-        self._guides.release(session)
-
-    def _check(self, path: tuple[int, ...], kept: int) -> None:
-        if len(path) > self._info.max_context:
-            raise ModelError(
-                f"{len(path)} tokens are more than the {self._info.max_context} that "
-                f"{self._info.name} takes; shorten the prompt or max_tokens"
-            )
-        # On a GPU an id without an embedding would end the whole process.
-        if max(path[kept:]) >= self._known_ids or min(path[kept:]) < 0:
-            raise ModelError(f"{self._info.name} knows only token ids below {self._known_ids}")
-
-    @torch.inference_mode()
-    def _forward(self, state: Session, path: tuple[int, ...], kept: int, wanted: int) -> Tensor:
-        """Computes ``path[kept:]`` after the first ``kept`` cached tokens.
-
-        Returns the last ``wanted`` (at least one) rows of logits: (rows, vocabulary).
-        """
-        if kept < len(state.tokens):
-            state.keep(kept)
-        rows = max(wanted, 1)
-        options = {"logits_to_keep": rows} if self._keeps_logits else {}
-        ids = torch.tensor([path[kept:]], device=self._device)
-        try:
-            output = self._model(input_ids=ids, cache=state.cache, use_cache=True, **options)
-        except BaseException:
-            state.keep(kept)
-            raise
-        state.tokens = path
-        logits: Tensor = output.logits[0, -rows:]
-        return logits
-
-    def _try_cropping(self) -> int:
-        """Makes a detour of two tokens, crops it and compares with a session that made none.
-
-        Returns the bytes that a token takes in the cache.
-        """
-        store = SessionStore(budget=0, bytes_per_token=0)
-        straight, detour = store.open("straight"), store.open("detour")
-        path = tuple(i % self._info.vocab_size for i in (1, 2, 3, 4, 5, 6))
-        other = tuple(i % self._info.vocab_size for i in (7, 8))
-        try:
-            for state in (straight, detour):
-                self._forward(state, path[:4], 0, 1)
-            self._forward(detour, path[:4] + other, 4, 2)
-            expected = self._forward(straight, path, 4, 2)
-            found = self._forward(detour, path, 4, 2)
-        except Exception as error:
-            raise ModelError(f"{self._info.name}: a trial forward failed ({error})") from error
-        spread = (expected.max() - expected.min()).item()
-        if straight.lengths != {len(path)} or (expected - found).abs().max().item() > spread / 100:
-            raise ModelError(
-                f"{self._info.name}: its cache cannot take back a rejected draft; use a model "
-                "with attention in every layer"
-            )
-        return straight.bytes // len(path)
+    def _sample(self, part: Extension, logits: Tensor) -> Forwarded:
+        allowed = self._guides.allowed(part.session, part.tokens, part.wanted, part.sampling)
+        return choose(logits, part.tokens, part.sampling, allowed)

@@ -2,17 +2,24 @@
 
 import dataclasses
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tiny import CONFIGS, CONTEXT, LAYERS, VOCAB, expected_tokens, serve
+from tiny import (
+    CONFIGS,
+    CONTEXT,
+    LAYERS,
+    VOCAB,
+    expected_tokens,
+    layers_of,
+    serve,
+    served_model,
+    stopped_at,
+)
 from torch import nn
 
 from dsi_ray.models.base import Extension, ForwardCancelled, ModelError, Sampling, extend_one
+from dsi_ray.models.blocks import BLOCK_TOKENS
 from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
 
@@ -22,73 +29,10 @@ PATH = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8)
 KINDS = sorted(CONFIGS)
 
 
-def layers_of(model: TransformersModel) -> nn.ModuleList:
-    """Returns the decoder layers: the longest list of modules."""
-    lists = [module for module in model._model.modules() if isinstance(module, nn.ModuleList)]
-    return max(lists, key=len)
-
-
-@contextmanager
-def stopped_at(model: TransformersModel, layer: int) -> Iterator[threading.Event]:
-    """Yields an event that is set while the forward enters ``layer``."""
-    stop = threading.Event()
-    handle = layers_of(model)[layer].register_forward_pre_hook(lambda *_: stop.set())
-    yield stop
-    handle.remove()
-
-
 def check(kind: str, model: TransformersModel, session: str, path: tuple[int, ...], start: int):
     """Compares a call with the forward without a cache."""
     found = extend_one(model, Extension(session, path, start, GREEDY)).tokens
     assert found == expected_tokens(kind, path)[start - 1 :]
-
-
-steps = st.lists(
-    st.tuples(
-        st.sampled_from(["extend", "release", *range(LAYERS)]),
-        st.sampled_from("abc"),
-        st.integers(0, CONTEXT),  # how many of the session's tokens stay
-        st.lists(st.integers(0, 2), max_size=6),  # few ids, so that paths meet again
-        st.integers(1, CONTEXT + 1),
-    ),
-    max_size=12,
-)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=30, deadline=None)
-@given(steps=steps, budget=st.sampled_from([1, 20_000, 2**30]))
-def test_any_history_gives_the_uncached_tokens(kind: str, steps: list, budget: int) -> None:
-    run_history(kind, "cpu", steps, budget)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=10, deadline=None)
-@given(steps=steps, budget=st.sampled_from([1, 20_000, 2**30]))
-def test_any_history_gives_the_uncached_tokens_on_a_gpu(
-    kind: str, steps: list, budget: int
-) -> None:
-    run_history(kind, "cuda", steps, budget)
-
-
-def run_history(kind: str, device: str, steps: list, budget: int) -> None:
-    """Extends, rewinds, diverges, cancels at a layer, releases and evicts."""
-    model = serve(kind, device, budget)
-    paths: dict[str, tuple[int, ...]] = {}
-    for what, session, kept, new, start in steps:
-        if what == "release":
-            model.release(session)
-            continue
-        path = (*paths.get(session, ())[:kept], *new)[:CONTEXT] or (1,)
-        start = min(start, len(path) + 1)
-        if what == "extend":
-            paths[session] = path
-            found = extend_one(model, Extension(session, path, start, GREEDY)).tokens
-            assert found == expected_tokens(kind, path, device)[start - 1 :]
-            continue
-        with stopped_at(model, what) as stop, suppress(ForwardCancelled):
-            extend_one(model, Extension(session, path, start, GREEDY), stop)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,17 +40,17 @@ def run_history(kind: str, device: str, steps: list, budget: int) -> None:
 def test_a_forward_stopped_at_any_layer_leaves_a_consistent_cache(kind: str, layer: int) -> None:
     model = serve(kind)
     extend_one(model, Extension("a", PATH[:5], 6, GREEDY))
-    with stopped_at(model, layer) as stop, pytest.raises(ForwardCancelled):
+    with stopped_at(kind, layer) as stop, pytest.raises(ForwardCancelled):
         extend_one(model, Extension("a", PATH, 6, GREEDY), stop)
     assert model.cache_stats.computed_tokens == 5
-    assert model._sessions.open("a").lengths == {5}
+    assert model.cached("a", PATH) == 5
     check(kind, model, "a", PATH, 6)
     assert model.cache_stats.reused_tokens == 5
 
 
 def test_the_first_forward_of_a_session_can_be_stopped() -> None:
     model = serve("llama")
-    with stopped_at(model, 1) as stop, pytest.raises(ForwardCancelled):
+    with stopped_at("llama", 1) as stop, pytest.raises(ForwardCancelled):
         extend_one(model, Extension("a", PATH, 1, GREEDY), stop)
     check("llama", model, "a", PATH, 1)
 
@@ -114,7 +58,7 @@ def test_the_first_forward_of_a_session_can_be_stopped() -> None:
 def test_after_a_stopped_detour_the_old_path_is_not_taken_for_cached() -> None:
     model = serve("llama")
     extend_one(model, Extension("a", PATH, 13, GREEDY))
-    with stopped_at(model, 2) as stop, pytest.raises(ForwardCancelled):
+    with stopped_at("llama", 2) as stop, pytest.raises(ForwardCancelled):
         extend_one(model, Extension("a", (*PATH[:4], 8), 5, GREEDY), stop)
     check("llama", model, "a", (*PATH, 7), 13)
     assert model.cache_stats.computed_tokens == 12 + 9
@@ -126,7 +70,7 @@ def test_a_failed_forward_leaves_a_consistent_cache() -> None:
 
     model = serve("llama")
     extend_one(model, Extension("a", PATH[:5], 6, GREEDY))
-    handle = layers_of(model)[1].register_forward_pre_hook(fail)
+    handle = layers_of("llama")[1].register_forward_pre_hook(fail)
     with pytest.raises(RuntimeError, match="out of memory"):
         extend_one(model, Extension("a", PATH, 6, GREEDY))
     handle.remove()
@@ -153,24 +97,91 @@ def test_a_prefill_of_cached_tokens_computes_nothing() -> None:
     assert model.cache_stats.computed_tokens == 12 + 1
 
 
-def test_idle_sessions_are_evicted_beyond_the_budget_and_never_the_one_in_use() -> None:
-    one_token = serve("llama")
-    extend_one(one_token, Extension("a", (1,), 2, GREEDY))
-    size = one_token.cache_stats.bytes
+def test_sessions_are_evicted_beyond_the_budget_and_computed_again() -> None:
+    size = serve("llama").info.kv_bytes_per_token
     assert size == LAYERS * 2 * (2 * 8) * 8  # layers, keys and values, heads, float64
-
-    model = serve("llama", kv_cache_bytes=20 * size)
+    block = BLOCK_TOKENS * size
+    model = serve("llama", kv_cache_bytes=2 * block)
+    assert model.info.kv_capacity == 2 * BLOCK_TOKENS
     for session in "ab":
-        extend_one(model, Extension(session, PATH[:8], 9, GREEDY))
-    extend_one(model, Extension("a", PATH[:9], 10, GREEDY))  # now b is the idle one
-    extend_one(model, Extension("c", PATH[:8], 9, GREEDY))
+        extend_one(model, Extension(session, (*PATH, ord(session) % VOCAB), 14, GREEDY))
+    check("llama", model, "a", (*PATH, *PATH), 1)
     stats = model.cache_stats
-    assert (stats.sessions, stats.evictions, stats.bytes) == (2, 1, 17 * size)
-    computed = stats.computed_tokens
-    extend_one(model, Extension("a", PATH[:9], 10, GREEDY))
-    assert model.cache_stats.computed_tokens == computed
-    check("llama", model, "c", (*PATH, *PATH), 1)
-    assert (model.cache_stats.sessions, model.cache_stats.bytes) == (1, 24 * size)
+    assert (stats.sessions, stats.preemptions, stats.bytes) == (1, 1, 2 * block)
+    assert stats.budget_bytes == 2 * block
+    check("llama", model, "b", PATH, 1)
+
+
+def test_a_batch_that_does_not_fit_is_computed_in_parts() -> None:
+    block = serve("llama").info.kv_bytes_per_token * BLOCK_TOKENS
+    model = serve("llama", kv_cache_bytes=2 * block)
+    paths = {name: (i, *PATH) for i, name in enumerate("abc")}
+    paths["long"] = PATH * 3
+    paths["d"] = (7, *PATH)
+    batch = [Extension(name, path, 1, GREEDY) for name, path in paths.items()]
+    *fits, long, last = model.extend(batch, GO)
+    for found, path in zip([*fits, last], [*paths.values()][:3] + [paths["d"]], strict=True):
+        assert found.tokens == expected_tokens("llama", path)
+    assert isinstance(long, ModelError)
+    assert "36 tokens are more than the 32 that the KV cache of llama holds" in str(long)
+    assert model.cache_stats.bytes <= 2 * block
+
+
+def test_a_budget_without_room_for_anything_is_refused() -> None:
+    with pytest.raises(ModelError, match="kv_cache_bytes must be 12288 or more"):
+        serve("llama", kv_cache_bytes=12287)
+
+
+def test_a_prompt_is_computed_once_for_all_that_begin_alike() -> None:
+    model = serve("llama")
+    prompt = (*PATH, *PATH, *PATH)[: 2 * BLOCK_TOKENS]
+    extend_one(model, Extension("a", (*prompt, 1), 34, GREEDY))
+    assert model.cached("b", (*prompt, 2)) == 32
+    check("llama", model, "b", (*prompt, 2), 33)
+    model.release("a")
+    model.release("b")
+    check("llama", model, "c", (*prompt, 3, 4), 33)
+    stats = model.cache_stats
+    assert (stats.computed_tokens, stats.shared_tokens, stats.reused_tokens) == (36, 64, 0)
+    assert stats.cached_bytes == 0
+    model.release("c")
+    assert model.cache_stats.cached_bytes == 2 * BLOCK_TOKENS * model.info.kv_bytes_per_token
+
+
+def test_a_request_that_cannot_be_computed_fails_alone() -> None:
+    model = serve("llama")
+    nothing = Sampling(SamplingParams(allowed_token_ids=(VOCAB + 1,)), 1)
+    batch = [
+        Extension("a", PATH, 1, GREEDY),
+        Extension("unknown", (1, VOCAB), 1, GREEDY),
+        Extension("long", (1,) * (CONTEXT + 1), 1, GREEDY),
+        Extension("nothing", PATH, 12, nothing),
+        Extension("b", PATH[:5], 2, GREEDY),
+    ]
+    first, *refused, last = model.extend(batch, GO)
+    assert first.tokens == expected_tokens("llama", PATH)
+    assert last.tokens == expected_tokens("llama", PATH[:5])[1:]
+    assert [type(error) for error in refused] == [ModelError] * 3
+
+
+def test_a_request_that_breaks_the_forward_fails_alone() -> None:
+    poison = 30
+
+    def fail(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+        if (arguments[0] == poison).any():
+            raise RuntimeError("device-side assert")
+
+    model = serve("llama")
+    paths = (PATH, (1, 2, poison), PATH[:4])
+    handle = served_model("llama", "cpu").get_input_embeddings().register_forward_pre_hook(fail)
+    batch = [Extension(str(i), path, 1, GREEDY) for i, path in enumerate(paths)]
+    first, broken, last = model.extend(batch, GO)
+    handle.remove()
+    assert first.tokens == expected_tokens("llama", paths[0])
+    assert last.tokens == expected_tokens("llama", paths[2])
+    assert isinstance(broken, RuntimeError)
+    for i, path in enumerate(paths):
+        check("llama", model, str(i), path, 1)
 
 
 def test_release_frees_a_session_and_takes_an_unknown_one() -> None:
@@ -199,7 +210,9 @@ def test_an_id_that_the_model_lacks_is_refused(unknown: int) -> None:
 
 def test_padding_rows_of_the_vocabulary_are_never_chosen() -> None:
     whole = serve("llama")
-    small = TransformersModel("llama", whole._model, vocab_size=9, kv_cache_bytes=2**30)
+    small = TransformersModel(
+        "llama", served_model("llama", "cpu"), vocab_size=9, kv_cache_bytes=2**30
+    )
     paths = [(a, b) for a in range(9) for b in range(9)]
     tokens = [extend_one(small, Extension("a", path, 2, GREEDY)).tokens[0] for path in paths]
     assert small.info.vocab_size == 9
@@ -211,11 +224,11 @@ def test_info_tells_what_the_model_is() -> None:
     info = serve("llama").info
     assert (info.name, info.dtype, info.device) == ("llama", "float64", "cpu")
     assert (info.vocab_size, info.max_context, info.eos_ids) == (VOCAB, CONTEXT, (0,))
-    assert info.parameters == sum(w.numel() for w in serve("llama")._model.parameters())
+    assert info.parameters == sum(w.numel() for w in served_model("llama", "cpu").parameters())
 
 
 def test_a_cache_that_cannot_be_cropped_is_refused() -> None:
-    model = serve("llama")._model
+    model = served_model("llama", "cpu")
     total = torch.zeros(16, dtype=torch.float64)
 
     def remember(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

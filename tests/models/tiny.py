@@ -1,9 +1,13 @@
 """Small random models of several architectures, and what they say without any cache."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
@@ -16,7 +20,6 @@ from transformers import (
     Qwen3Config,
 )
 
-from dsi_ray.models.attention import use_additive_masks
 from dsi_ray.models.transformers_model import TransformersModel
 
 VOCAB = 31
@@ -73,12 +76,26 @@ def tiny_model(kind: str, device: str = "cpu") -> Any:
 
 
 @cache
-def served_model(kind: str, device: str = "cpu") -> Any:
+def served_model(kind: str, device: str) -> Any:
     """Returns a copy of `tiny_model` that runs as `load_model` makes it run."""
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_config(CONFIGS[kind], dtype=torch.float64)
-    use_additive_masks(model)
     return model.eval().requires_grad_(False).to(device)
+
+
+def layers_of(kind: str, device: str = "cpu") -> nn.ModuleList:
+    """Returns the decoder layers of a served model: the longest list of modules."""
+    modules = served_model(kind, device).modules()
+    return max((module for module in modules if isinstance(module, nn.ModuleList)), key=len)
+
+
+@contextmanager
+def stopped_at(kind: str, layer: int, device: str = "cpu") -> Iterator[threading.Event]:
+    """Yields an event that is set while a served model's forward enters ``layer``."""
+    stop = threading.Event()
+    handle = layers_of(kind, device)[layer].register_forward_pre_hook(lambda *_: stop.set())
+    yield stop
+    handle.remove()
 
 
 def serve(kind: str, device: str = "cpu", kv_cache_bytes: int = 2**30) -> TransformersModel:

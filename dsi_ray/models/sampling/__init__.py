@@ -4,6 +4,6 @@ The token at a position depends on the logits there, the tokens before it, the r
 and its seed, and on nothing else: no state, no generator that is used up, no neighbour in a batch.
 """
 
-from dsi_ray.models.sampling.choice import choose
+from dsi_ray.models.sampling.choice import choose, is_plain
 
-__all__ = ["choose"]
+__all__ = ["choose", "is_plain"]

@@ -43,6 +43,19 @@ def choose(
     return Forwarded(tokens, raw_logprobs(logits, chosen, sampling.params.logprobs))
 
 
+def is_plain(sampling: Sampling, vocab_size: int) -> bool:
+    """Returns whether `choose` would just take the likeliest of ``vocab_size`` ids."""
+    params = sampling.params
+    return (
+        params.is_greedy
+        and params.guide is None
+        and params.logprobs is None
+        and sampling.vocab_size >= vocab_size
+        and not edits_by_id(params)
+        and not penalises(params)
+    )
+
+
 def _masked(logits: Tensor, allowed: Tensor) -> Tensor:
     return logits.masked_fill(~allowed[:, : logits.shape[1]].to(logits.device), float("-inf"))
 

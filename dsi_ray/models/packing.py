@@ -1,0 +1,229 @@
+"""Many sessions' tokens in one row, and how attention sees each session on its own.
+
+All other layers treat tokens alike, so they run once over the row. For attention, sessions with
+about as many tokens form a group: a padded batch. The number of groups, and with it the number of
+operations in a layer, grows with the logarithm of the differences, not with the sessions.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dsi_ray.models.blocks import BLOCK_TOKENS
+from dsi_ray.models.kv_cache import Segment
+
+_READ_COST = 16
+"""Reading a token's keys and values costs as much as attending to them this many times."""
+
+_GROUP_COST = 5000
+"""What a group costs by itself, in the same unit: one query's look at one token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Sessions whose attention is computed as one batch of shape (sessions, queries).
+
+    Attributes:
+        first: Its first token in the row.
+        count: Number of its tokens in the row.
+        alone: Whether it is one session and the row holds nothing else.
+        sessions: Size of the batch.
+        queries: Most tokens of a session that are computed.
+        keys: Most tokens of a session, cached ones included.
+        positions: Of the queries: (sessions, queries); padding repeats a session's last query.
+        blocks: What to read: (sessions * blocks,), or the first of consecutive ones.
+        pad: Which of the group's tokens each query is: (sessions * queries,). None: just these.
+        unpad: Which query each of the group's tokens is: (count,). None: just these.
+    """
+
+    first: int
+    count: int
+    alone: bool
+    sessions: int
+    queries: int
+    keys: int
+    positions: Tensor
+    blocks: Tensor | int
+    pad: Tensor | None
+    unpad: Tensor | None
+
+    def select(self, states: Tensor) -> Tensor:
+        """(1, heads, tokens of the row, size) -> (sessions, heads, queries, size)."""
+        if self.alone:
+            return states
+        own = states[0].narrow(1, self.first, self.count)
+        if self.pad is not None:
+            own = own.index_select(1, self.pad)
+        heads, _, size = own.shape
+        return own.reshape(heads, self.sessions, self.queries, size).transpose(0, 1)
+
+    def read(self, pool: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """(heads, slots, sizes) -> keys of ``size`` and values: (sessions, heads, keys, size)."""
+        heads, slots, sizes = pool.shape
+        begin = 0
+        if isinstance(self.blocks, int):
+            begin = self.blocks * BLOCK_TOKENS * sizes
+        else:
+            pool = pool.view(heads, -1, BLOCK_TOKENS * sizes).index_select(1, self.blocks)
+            slots = pool.shape[1] * BLOCK_TOKENS
+        # As one operation: in small models their number is what takes the time.
+        shape = self.sessions, heads, self.keys
+        strides = _blocks_of(self.keys) * BLOCK_TOKENS * sizes, slots * sizes, sizes, 1
+        keys = pool.as_strided((*shape, size), strides, begin)
+        return keys, pool.as_strided((*shape, sizes - size), strides, begin + size)
+
+    def join(self, output: Tensor) -> Tensor:
+        """(sessions, queries, ...) -> (1, count, ...)."""
+        if self.alone:
+            return output
+        flat = output.flatten(0, 1)
+        if self.unpad is not None:
+            flat = flat.index_select(0, self.unpad)
+        return flat[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """One forward.
+
+    Attributes:
+        order: Which segment comes first in the row, second ...
+        positions: Of the tokens in the row: (1, tokens).
+        slots: Where their keys and values are written: (tokens,).
+        groups: In the order of the row.
+        room: Number of slots that the pools must have.
+        stop: Ends the forward at the next layer.
+    """
+
+    order: tuple[int, ...]
+    positions: Tensor
+    slots: Tensor
+    groups: tuple[Group, ...]
+    room: int
+    stop: threading.Event
+
+
+def pack(
+    segments: Sequence[Segment], room: int, stop: threading.Event, device: torch.device
+) -> Packing:
+    """Plans one forward: see `Packing`."""
+    order = sorted(range(len(segments)), key=lambda i: (_queries(segments[i]), segments[i].length))
+    positions = [position for i in order for position in _positions(segments[i])]
+    slots = [slot for i in order for slot in _slots(segments[i])]
+    groups, first = [], 0
+    for members in _grouped([segments[i] for i in order]):
+        groups.append(_group(members, first, len(segments) == 1, device))
+        first += groups[-1].count
+    return Packing(
+        tuple(order),
+        torch.tensor([positions], device=device),
+        torch.tensor(slots, device=device),
+        tuple(groups),
+        room,
+        stop,
+    )
+
+
+_running: ContextVar[Packing | None] = ContextVar("running", default=None)
+
+
+def running() -> Packing | None:
+    """Returns the forward that this thread computes; None in a forward of transformers' own."""
+    return _running.get()
+
+
+@contextmanager
+def run(packing: Packing) -> Iterator[None]:
+    """Makes ``packing`` the forward that this thread computes."""
+    token = _running.set(packing)
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+def _blocks_of(tokens: int) -> int:
+    return -(-tokens // BLOCK_TOKENS)
+
+
+def _queries(segment: Segment) -> int:
+    return segment.length - segment.kept
+
+
+def _positions(segment: Segment) -> range:
+    return range(segment.kept, segment.length)
+
+
+def _slots(segment: Segment) -> list[int]:
+    places = (divmod(position, BLOCK_TOKENS) for position in _positions(segment))
+    return [segment.blocks[place] * BLOCK_TOKENS + rest for place, rest in places]
+
+
+def _grouped(segments: list[Segment]) -> Iterator[list[Segment]]:
+    """Splits them where padding would cost more than computing them twice, and a bit."""
+    members: list[Segment] = []
+    for segment in segments:
+        joined = [*members, segment]
+        if members and _padded_cost(joined) > 2 * sum(map(_cost, joined)) + _GROUP_COST:
+            yield members
+            joined = [segment]
+        members = joined
+    yield members
+
+
+def _cost(segment: Segment) -> int:
+    return segment.length * (_READ_COST + _queries(segment))
+
+
+def _padded_cost(segments: list[Segment]) -> int:
+    queries, keys = _extent(segments)
+    return len(segments) * keys * (_READ_COST + queries)
+
+
+def _extent(segments: list[Segment]) -> tuple[int, int]:
+    return max(map(_queries, segments)), max(segment.length for segment in segments)
+
+
+def _group(segments: list[Segment], first: int, alone: bool, device: torch.device) -> Group:
+    queries, keys = _extent(segments)
+    counts = [_queries(segment) for segment in segments]
+    pad: Tensor | None = None
+    unpad: Tensor | None = None
+    if min(counts) < queries:
+        begins = [sum(counts[:i]) for i in range(len(counts))]
+        columns = [[min(j, count - 1) for j in range(queries)] for count in counts]
+        pads = [begin + j for begin, row in zip(begins, columns, strict=True) for j in row]
+        unpads = [i * queries + j for i, count in enumerate(counts) for j in range(count)]
+        pad, unpad = torch.tensor(pads, device=device), torch.tensor(unpads, device=device)
+    positions = [
+        [min(segment.kept + j, segment.length - 1) for j in range(queries)] for segment in segments
+    ]
+    return Group(
+        first,
+        sum(counts),
+        alone,
+        len(segments),
+        queries,
+        keys,
+        torch.tensor(positions, device=device),
+        _blocks(segments, _blocks_of(keys), device),
+        pad,
+        unpad,
+    )
+
+
+def _blocks(segments: list[Segment], each: int, device: torch.device) -> Tensor | int:
+    """What to read; shorter sessions are padded with their first block, which the mask hides."""
+    blocks = [
+        block
+        for segment in segments
+        for block in (*segment.blocks, *segment.blocks[:1] * (each - len(segment.blocks)))
+    ]
+    if blocks == list(range(blocks[0], blocks[0] + len(blocks))):
+        return blocks[0]
+    return torch.tensor(blocks, device=device)
