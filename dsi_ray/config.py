@@ -72,7 +72,8 @@ class ModelConfig(_Schema):
         num_cpus: CPUs that Ray reserves for each server.
         threads: Torch threads of each server on a CPU.
         accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
-        kv_cache_bytes: Budget of each server's KV cache; idle sessions beyond it are evicted.
+        kv_cache_bytes: Budget of each server's KV cache. It is taken as it is needed; beyond it
+            the texts of finished requests are dropped, then those of requests that do not run now.
         own_process: False puts a drafter on a CPU into the coordinator's process: fewer messages,
             but if it crashes so does the coordinator. ``lookup`` always runs there.
         ngram: For ``lookup``: longest n-gram that is looked up.
