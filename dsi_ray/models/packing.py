@@ -15,7 +15,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from dsi_ray.models.blocks import BLOCK_TOKENS
+from dsi_ray.models.blocks import BLOCK_TOKENS, BlockPool
 from dsi_ray.models.kv_cache import Segment
 
 _READ_COST = 16
@@ -97,6 +97,8 @@ class Packing:
         positions: Of the tokens in the row: (1, tokens).
         slots: Where their keys and values are written: (tokens,).
         groups: In the order of the row.
+        wiped: Slots to clear first; None for none. What others left there is masked, but a number
+            that is not finite would show through a mask.
         room: Number of slots that the pools must have.
         stop: Ends the forward at the next layer.
     """
@@ -105,17 +107,19 @@ class Packing:
     positions: Tensor
     slots: Tensor
     groups: tuple[Group, ...]
+    wiped: Tensor | None
     room: int
     stop: threading.Event
 
 
 def pack(
-    segments: Sequence[Segment], room: int, stop: threading.Event, device: torch.device
+    segments: Sequence[Segment], pool: BlockPool, stop: threading.Event, device: torch.device
 ) -> Packing:
-    """Plans one forward: see `Packing`."""
+    """Plans one forward over blocks of ``pool``: see `Packing`."""
     order = sorted(range(len(segments)), key=lambda i: (_queries(segments[i]), segments[i].length))
     positions = [position for i in order for position in _positions(segments[i])]
     slots = [slot for i in order for slot in _slots(segments[i])]
+    wiped = [block * BLOCK_TOKENS + i for block in pool.recycled for i in range(BLOCK_TOKENS)]
     groups, first = [], 0
     for members in _grouped([segments[i] for i in order]):
         groups.append(_group(members, first, len(segments) == 1, device))
@@ -125,7 +129,8 @@ def pack(
         torch.tensor([positions], device=device),
         torch.tensor(slots, device=device),
         tuple(groups),
-        room,
+        torch.tensor(wiped, device=device) if wiped else None,
+        pool.size * BLOCK_TOKENS,
         stop,
     )
 
