@@ -101,8 +101,7 @@ class NodeServer(VirtualModel):
 
 def forward_seconds(simulation: Simulation, tokens: int) -> float:
     """Seconds of a forward of ``tokens`` tokens, of all requests together."""
-    beyond = max(0, tokens - simulation.knee_tokens)
-    return (simulation.tpot_ms + simulation.per_token_ms * beyond) / 1000
+    return simulated.forward_seconds(simulation, [simulated.Share(tokens, tokens, first=False)])
 
 
 def cost_of(simulation: Simulation) -> ForwardCost:
