@@ -74,7 +74,7 @@ class Coordinator:
         self._outboxes: dict[str, Outbox] = {}
         self._outgoing = Outgoing()
         self._traces = TraceRecorder()
-        self._metrics = GroupMetrics()
+        self._metrics = GroupMetrics(self._servers)
         self._background = Background()
         self._lost: dict[ServerId, str] = {}
         self._faults = Faults()

@@ -14,6 +14,8 @@ from dsi_ray.runtime.metrics.snapshot import Histogram, Key, Snapshot, samples_o
 from dsi_ray.runtime.trace.spans import Outcome
 from dsi_ray.runtime.trace.work import Work
 
+_ENDINGS = ("finished", "abandoned", "failed")
+_FINAL = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNUSED, Outcome.CANCELLED, Outcome.FAILED)
 _WASTED = (Outcome.UNUSED, Outcome.CANCELLED, Outcome.FAILED)
 _BUSY = {Role.TARGET: names.TARGET_BUSY_SECONDS, Role.DRAFTER: names.DRAFTER_BUSY_SECONDS}
 _FORWARDS = {Role.TARGET: names.TARGET_FORWARDS, Role.DRAFTER: names.DRAFTER_FORWARDS}
@@ -40,10 +42,14 @@ class GroupMetrics:
 
     What requests in flight count for is read when somebody asks; here is what is kept of those
     that are over, and what belongs to servers.
+
+    Args:
+        servers: All that there are to be.
     """
 
-    def __init__(self) -> None:
-        self._values: defaultdict[Key, float] = defaultdict(float)
+    def __init__(self, servers: Iterable[ServerId]) -> None:
+        # From 0: who looks at a counter's growth would not see the first event otherwise.
+        self._values: defaultdict[Key, float] = defaultdict(float, _zeros(servers))
         self._task_ends: Counter[tuple[Role, str]] = Counter()
         self._pending: list[_Done] = []
         self._lanes = Lanes()
@@ -141,6 +147,17 @@ class GroupMetrics:
     def _add(self, more: Mapping[Key, float]) -> None:
         for key, value in more.items():
             self._values[key] += value
+
+
+def _zeros(servers: Iterable[ServerId]) -> dict[Key, float]:
+    """The counters whose labels are known beforehand."""
+    of_outcomes = (*_BUSY.values(), *_FORWARDS.values())
+    keys: list[Key] = [(name, outcome) for name in of_outcomes for outcome in _FINAL]
+    keys += [(names.ENDED_REQUESTS, ending) for ending in _ENDINGS]
+    for server in map(str, servers):
+        keys += [(names.SERVER_BUSY_SECONDS, server), (names.SERVER_LOSSES, server)]
+    keys += [(names.WASTED_FORWARDS,), (names.MESSAGES,)]
+    return dict.fromkeys(keys, 0.0)
 
 
 def _span(report: Report) -> tuple[float, float]:
