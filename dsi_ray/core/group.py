@@ -104,6 +104,11 @@ class Group:
         """How many tasks there are whose end was not heard."""
         return len(self._of_task)
 
+    @property
+    def busy(self) -> set[ServerId]:
+        """The servers that have tasks."""
+        return {server for _, server in self._of_task.values()}
+
     def find(self, request: str) -> Member | None:
         """A request by its id."""
         return self._members.get(request)

@@ -1,6 +1,7 @@
 """The paths that tell about the server and its model."""
 
 import time
+from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -8,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 import dsi_ray
 from dsi_ray.serving.errors import ApiError
+from dsi_ray.serving.group_metrics import group_metrics
 from dsi_ray.serving.routes.documented import Responses, errors
 from dsi_ray.serving.schema.server import ErrorEnvelope, Health, ModelCard, ModelList, Version
 from dsi_ray.serving.service import Service
@@ -46,7 +48,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
             "status": "ok" if healthy else "failed",
             "model": service.model_name,
             "load": service.gate.load.model_dump(),
-            **status,
+            **_without_metrics(status),
         }
         return JSONResponse(body, status_code=200 if healthy else 503)
 
@@ -56,4 +58,10 @@ def add_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/metrics", response_class=Response, responses=_METRICS | errors(401, 500))
     async def get_metrics() -> Response:
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        text = service.metrics.text() + await group_metrics(service.engine, service.model_name)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+def _without_metrics(status: dict[str, Any]) -> dict[str, Any]:
+    """They are at ``/metrics``."""
+    return {key: value for key, value in status.items() if key != "metrics"}
