@@ -24,6 +24,7 @@ from dsi_ray.core.messages import (
 )
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.active import Active, Deliver
+from dsi_ray.runtime.backoff import backoff
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.jobs import job_of
 from dsi_ray.runtime.outbox import Outbox
@@ -34,9 +35,6 @@ from dsi_ray.runtime.request import Generation, TokenChunk, join
 from dsi_ray.runtime.servers import Background, Server
 from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
-
-_RETRY_S = (1, 2, 4, 8, 16, 30)
-"""Between attempts to start a server again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,10 @@ class Coordinator:
             min(info.max_context for info in infos),
         )
 
+    async def live(self) -> None:
+        """Never returns: who waits for it hears of the coordinator's end."""
+        await asyncio.Event().wait()
+
     async def submit(self, client: str, generation: Generation) -> None:
         """Begins a request; what it gets goes into its client's stream."""
         deliver = self._outboxes.setdefault(client, Outbox()).of(generation.id)
@@ -155,13 +157,15 @@ class Coordinator:
     async def status(self) -> dict[str, Any]:
         """Requests in flight, what each server does, and the latencies in force (ms)."""
         alive = [server for name, server in self._servers.items() if name not in self._lost]
-        servers = await asyncio.gather(*(server.status() for server in alive))
+        servers = await asyncio.gather(
+            *(server.status() for server in alive), return_exceptions=True
+        )
         group, pace = self._group, self._group.pace
         return {
             "healthy": group.pool.size > 0,
             "requests": sum(not member.decoder.over for member in group.members),
             "tasks": group.tasks,
-            "servers": servers,
+            "servers": [status for status in servers if isinstance(status, dict)],
             "lost": {str(server): error for server, error in self._lost.items()},
             "restarts": self._restarts,
             "moves": group.moves,
@@ -211,14 +215,14 @@ class Coordinator:
             self._execute(self._group.restore(server_id))
 
     async def _start_again(self, server_id: ServerId) -> None:
-        for attempt in range(1_000_000):
+        for delay in backoff():
+            await asyncio.sleep(delay)
             server = start_server(self._config, server_id, self._placement)
             try:
                 await server.load()
                 await server.measure()
             except ray.exceptions.RayError as error:
                 self._lost[server_id] = type(error).__name__
-                await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
             else:
                 self._servers[server_id] = server
                 return
