@@ -26,6 +26,8 @@ _CONFIG_ERRORS = ("ConfigError", "ModelError")
 def running(config: ServingConfig) -> Iterator[str]:
     """Serves ``config`` inside a ``with`` block and gives the URL; leaves no process behind.
 
+    What is in flight at the end of the block may take ``shutdown_timeout_s`` to end.
+
     Raises:
         ConfigError: The engine cannot be built as configured, or the port is taken.
         EngineError: The engine failed to start.
@@ -38,8 +40,7 @@ def running(config: ServingConfig) -> Iterator[str]:
         _deploy(config)
         yield f"http://{config.host}:{config.port}"
     finally:
-        if config.address is not None or not owns_ray:
-            _withdraw()
+        _withdraw()
         if owns_ray:
             ray.shutdown()
 
