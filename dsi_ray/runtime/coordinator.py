@@ -1,6 +1,7 @@
 """Coordinator: drives a group over the model servers' event streams."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -163,6 +164,7 @@ class Coordinator:
         group, pace = self._group, self._group.pace
         return {
             "healthy": group.pool.size > 0,
+            "pid": os.getpid(),
             "requests": sum(not member.decoder.over for member in group.members),
             "tasks": group.tasks,
             "servers": [status for status in servers if isinstance(status, dict)],

@@ -78,10 +78,9 @@ class Groups:
 
     async def trace(self, request: str, since: float) -> list[Trace]:
         """What the groups know of a request, whose parts may be in several, in order of parts."""
-        found = await asyncio.gather(
-            *(group.trace(request, since) for group in self._groups), return_exceptions=True
-        )
-        traces = [trace for some in found if isinstance(some, list) for trace in some]
+        up = [group for index, group in enumerate(self._groups) if index not in self._down]
+        found = await asyncio.gather(*(_trace(group, request, since) for group in up))
+        traces = [trace for some in found for trace in some]
         return sorted(traces, key=lambda trace: (len(trace.request), trace.request))
 
     def close(self) -> None:
@@ -142,3 +141,10 @@ class Groups:
                 _LOGGER.warning("group %d cannot be built again: %s", index, error)
             return False
         return True
+
+
+async def _trace(group: GroupHandle, request: str, since: float) -> list[Trace]:
+    try:
+        return await group.trace(request, since)
+    except GroupLost:
+        return []

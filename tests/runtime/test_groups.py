@@ -1,6 +1,8 @@
 """Several groups on real Ray: all serve, a lost one costs its own requests, and comes back."""
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -54,9 +56,11 @@ def _nothing_left_over(engine: Engine, others: int) -> Iterator[None]:
     assert engine._groups._router._load == [0] * GROUPS
 
 
-def kill(engine: Engine, index: int) -> None:
-    """Ends a coordinator as a crash would."""
-    ray.kill(engine._groups._groups[index]._coordinator)
+async def kill(engine: Engine, *indices: int) -> None:
+    """Ends the coordinators of groups as a crash would."""
+    groups = (await engine.status())["groups"]
+    for index in indices:
+        os.kill(groups[index]["pid"], signal.SIGKILL)
 
 
 async def until(engine: Engine, holds: Callable[[Statuses], bool]) -> Statuses:
@@ -127,7 +131,7 @@ def test_a_lost_group_costs_its_own_requests_and_is_built_again(engine: Engine) 
     async def scenario() -> None:
         rebuilds = [group["rebuilds"] for group in (await engine.status())["groups"]]
         streams = [await begin(engine, prompt) for prompt in range(2 * GROUPS)]
-        kill(engine, 0)
+        await kill(engine, 0)
         results = await asyncio.gather(*map(end, streams), return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == [
             *["GroupLost"] * 2,
@@ -147,8 +151,7 @@ def test_a_lost_group_costs_its_own_requests_and_is_built_again(engine: Engine) 
 
 def test_with_all_groups_lost_requests_fail_at_once_and_later_succeed(engine: Engine) -> None:
     async def scenario() -> None:
-        for index in range(GROUPS):
-            kill(engine, index)
+        await kill(engine, *range(GROUPS))
         for _ in range(2 * GROUPS):
             with pytest.raises(GroupLost):
                 await end(engine.stream([1], SHORT))
@@ -164,7 +167,7 @@ def test_with_all_groups_lost_requests_fail_at_once_and_later_succeed(engine: En
 
 def test_closing_in_the_middle_of_a_rebuild_leaves_nothing(engine: Engine) -> None:
     with new_engine(num_groups=1) as other:
-        kill(other, 0)
+        asyncio.run(kill(other, 0))
         asyncio.run(until(other, lambda groups: not all_healthy(groups)))
 
 

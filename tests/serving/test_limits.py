@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import json
+import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +12,6 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import ray
 from starlette.types import Message
 
 from dsi_ray.runtime.engine import Engine
@@ -120,16 +121,18 @@ def mortal(ray_cluster: object) -> Any:
         yield engine
 
 
-def kill(engine: Engine) -> None:
-    """Ends the coordinator of an engine's only group as a crash would."""
-    ray.kill(engine._groups._groups[0]._coordinator)
+@pytest.fixture
+def kill(mortal: Engine) -> Callable[[], None]:
+    """Ends the coordinator of the engine's only group as a crash would."""
+    (group,) = asyncio.run(mortal.status())["groups"]
+    return lambda: os.kill(group["pid"], signal.SIGKILL)
 
 
 def test_a_failure_in_mid_stream_is_an_error_and_no_end(
-    mortal: Engine, caplog: pytest.LogCaptureFixture
+    mortal: Engine, kill: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     app = build_api(mortal, ServingConfig(served_model_name="demo"))
-    answer = asyncio.run(stream(app, {**LONG, "stream": True}, lambda: kill(mortal)))
+    answer = asyncio.run(stream(app, {**LONG, "stream": True}, kill))
     assert answer.status == 200
     assert b"[DONE]" not in answer.body
     error = last_event(answer)["error"]
@@ -141,10 +144,10 @@ def test_a_failure_in_mid_stream_is_an_error_and_no_end(
 
 
 def test_a_lost_engine_is_503_and_comes_back_by_itself(
-    mortal: Engine, caplog: pytest.LogCaptureFixture
+    mortal: Engine, kill: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     app = build_api(mortal, ServingConfig(served_model_name="demo"))
-    kill(mortal)
+    kill()
 
     async def ask() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app)
