@@ -118,29 +118,26 @@ class Groups:
             self._builders[index].start()
 
     def _build_again(self, index: int) -> None:
-        self._groups[index].close()
         for delay in backoff():
-            if self._closed.wait(delay):
-                return
-            group = self._groups[index] = GroupHandle(self._config)
-            if not self._closed.is_set() and self._load(index, group):
+            try:
+                # What is left of the last one.
+                self._groups[index].close()
+                if self._closed.wait(delay):
+                    return
+                group = self._groups[index] = GroupHandle(self._config)
+                if self._closed.is_set():
+                    continue
+                group.load()
                 break
-            group.close()
+            except Exception as error:
+                self._down[index] = str(error)
+                if not self._closed.is_set():
+                    _LOGGER.warning("group %d cannot be built again: %s", index, error)
         with self._lock:
             del self._down[index]
             self._rebuilds[index] += 1
             self._router.include(index)
         self._watch(index, group)
-
-    def _load(self, index: int, group: GroupHandle) -> bool:
-        try:
-            group.load()
-        except Exception as error:
-            self._down[index] = str(error)
-            if not self._closed.is_set():
-                _LOGGER.warning("group %d cannot be built again: %s", index, error)
-            return False
-        return True
 
 
 async def _trace(group: GroupHandle, request: str, since: float) -> list[Trace]:

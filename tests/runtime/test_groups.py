@@ -176,3 +176,16 @@ def test_groups_without_devices_are_refused_and_leave_nothing(engine: Engine) ->
     target = {"model": "simulated", "simulation": {"tpot_ms": 5}, "num_cpus": 10}
     with pytest.raises(ConfigError, match="no room for 2 x"):
         new_engine(target=target, placement_timeout_s=1)
+
+
+def test_building_is_tried_again_until_it_succeeds(engine: Engine) -> None:
+    def kill_the_next_too(groups: Statuses) -> bool:
+        ray.kill(engine._groups._groups[0]._coordinator)
+        return "did not start" in groups[0].get("error", "")
+
+    async def scenario() -> None:
+        await until(engine, kill_the_next_too)
+        assert engine.generate([1], SHORT).tokens
+        await until(engine, all_healthy)
+
+    asyncio.run(scenario())
