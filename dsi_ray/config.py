@@ -35,10 +35,13 @@ class Simulation(_Schema):
     """A model whose forward is a timed wait: the paper's online experiment.
 
     Attributes:
-        ttft_ms: Milliseconds of the first forward of a request on a server, one token included;
-            None means ``tpot_ms``.
+        ttft_ms: Milliseconds of the first forward of a request on a server, one token included:
+            its prompt, of whatever length, takes ``ttft_ms - tpot_ms``. None counts the tokens of
+            the prompt like any others.
         tpot_ms: Milliseconds of every later forward.
-        per_token_ms: Added for each token of a forward beyond the first.
+        per_token_ms: Added for each token that a forward computes beyond ``knee_tokens``.
+        knee_tokens: Tokens that a forward computes, of all requests together, for the price of
+            one: an accelerator waits for its memory until then.
         acceptance_rate: For a drafter: probability that its token equals the target's, each
             position on its own.
         jitter: Relative standard deviation of the waits.
@@ -49,6 +52,7 @@ class Simulation(_Schema):
     ttft_ms: Annotated[float, Field(ge=0)] | None = None
     tpot_ms: Annotated[float, Field(gt=0)]
     per_token_ms: Annotated[float, Field(ge=0)] = 0.0
+    knee_tokens: Annotated[int, Field(ge=1)] = 1
     acceptance_rate: Annotated[float, Field(ge=0, le=1)] = 1.0
     jitter: Annotated[float, Field(ge=0, lt=1)] = 0.0
     seed: int = 0
@@ -68,7 +72,8 @@ class ModelConfig(_Schema):
         num_cpus: CPUs that Ray reserves for each server.
         threads: Torch threads of each server on a CPU.
         accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
-        kv_cache_bytes: Budget of each server's KV cache; idle sessions beyond it are evicted.
+        kv_cache_bytes: Budget of each server's KV cache. It is taken as it is needed; beyond it
+            the texts of finished requests are dropped, then those of requests that do not run now.
         prefill_chunk: Most tokens of prompts in one forward. A longer prompt takes several, between
             which other requests of the server go on.
         own_process: False puts a drafter on a CPU into the coordinator's process: fewer messages,
