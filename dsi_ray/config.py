@@ -35,10 +35,13 @@ class Simulation(_Schema):
     """A model whose forward is a timed wait: the paper's online experiment.
 
     Attributes:
-        ttft_ms: Milliseconds of the first forward of a request on a server, one token included;
-            None means ``tpot_ms``.
+        ttft_ms: Milliseconds of the first forward of a request on a server, one token included:
+            its prompt, of whatever length, takes ``ttft_ms - tpot_ms``. None counts the tokens of
+            the prompt like any others.
         tpot_ms: Milliseconds of every later forward.
-        per_token_ms: Added for each token of a forward beyond the first.
+        per_token_ms: Added for each token that a forward computes beyond ``knee_tokens``.
+        knee_tokens: Tokens that a forward computes, of all requests together, for the price of
+            one: an accelerator waits for its memory until then.
         acceptance_rate: For a drafter: probability that its token equals the target's, each
             position on its own.
         jitter: Relative standard deviation of the waits.
@@ -49,6 +52,7 @@ class Simulation(_Schema):
     ttft_ms: Annotated[float, Field(ge=0)] | None = None
     tpot_ms: Annotated[float, Field(gt=0)]
     per_token_ms: Annotated[float, Field(ge=0)] = 0.0
+    knee_tokens: Annotated[int, Field(ge=1)] = 1
     acceptance_rate: Annotated[float, Field(ge=0, le=1)] = 1.0
     jitter: Annotated[float, Field(ge=0, lt=1)] = 0.0
     seed: int = 0
@@ -68,7 +72,8 @@ class ModelConfig(_Schema):
         num_cpus: CPUs that Ray reserves for each server.
         threads: Torch threads of each server on a CPU.
         accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
-        kv_cache_bytes: Budget of each server's KV cache; idle sessions beyond it are evicted.
+        kv_cache_bytes: Budget of each server's KV cache. It is taken as it is needed; beyond it
+            the texts of finished requests are dropped, then those of requests that do not run now.
         prefill_chunk: Most tokens of prompts in one forward. A longer prompt takes several, between
             which other requests of the server go on.
         own_process: False puts a drafter on a CPU into the coordinator's process: fewer messages,
@@ -122,13 +127,14 @@ Lookahead = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
 class EngineConfig(_Schema):
-    """One DSI group: drafters, target servers and how they decode by default.
+    """DSI groups, each of drafters and target servers, and how they decode by default.
 
     Attributes:
         target: The model whose text is served.
         drafters: The models that guess; of two on the same path the first survives. By default
             the demo target has the demo drafter, and every other target ``lookup``.
-        sp_degree: Number of target servers.
+        sp_degree: Number of target servers of a group.
+        num_groups: Number of groups, all alike; each request is one group's.
         algorithm: ``dsi``, ``si`` or ``non-si``.
         lookahead: Drafts in a verification task; ``auto`` follows Equation 1.
         max_model_len: Longest prompt and output together; None means the target's own limit.
@@ -140,6 +146,7 @@ class EngineConfig(_Schema):
     target: Model = ModelConfig(model="demo")
     drafters: tuple[Model, ...] = ()
     sp_degree: Annotated[int, Field(ge=1, le=64)] = 1
+    num_groups: Annotated[int, Field(ge=1)] = 1
     algorithm: Algorithm = Algorithm.DSI
     lookahead: Lookahead = "auto"
     max_model_len: Annotated[int, Field(ge=2)] | None = None

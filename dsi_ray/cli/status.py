@@ -59,7 +59,7 @@ def read_status(http: httpx.Client, seconds: float) -> dict[str, Any]:
     time.sleep(seconds)
     after, passed = _metrics(http), time.monotonic() - started
     health = _get(http, "/health").json()
-    groups = health.get("groups", [health])
+    groups = health["groups"]
     return {
         **{key: health[key] for key in ("status", "model", "load")},
         "seconds": passed,

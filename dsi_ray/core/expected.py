@@ -20,7 +20,7 @@ class ForwardCost:
 
     points: tuple[tuple[int, float], ...]
 
-    def __call__(self, tokens: int) -> float:
+    def __call__(self, tokens: float) -> float:
         """Seconds, on straight lines through the points; before the first as at the first."""
         (at, seconds), slope = self.points[0], 0.0
         for (x, y), (next_x, next_y) in itertools.pairwise(self.points):
@@ -45,7 +45,11 @@ class Latencies:
     def si(self, lookahead: int) -> float:
         """SI: ``lookahead`` drafts and a target forward commit a geometric number of tokens."""
         turn = lookahead * self.drafter + self.target
-        return turn / self._geometric_sum(lookahead + 1)
+        return turn / self.tokens(lookahead)
+
+    def tokens(self, lookahead: int) -> float:
+        """How many tokens the verification of ``lookahead`` drafts commits."""
+        return self._geometric_sum(lookahead + 1)
 
     def dsi(self, lookahead: int, sp_degree: int) -> float:
         """DSI with several target servers.
@@ -83,6 +87,14 @@ class Latencies:
             return (1 - self.acceptance) * self.target + self.acceptance * later
         begin = (1 - self.acceptance) * (self.target + first_block * self.drafter)
         return begin + self.acceptance ** (first_block + 1) * later
+
+    def drafted_share(self, depth: int) -> float:
+        """Which share of the forwards of :meth:`dsi_single` verifies ``depth`` drafts.
+
+        The others are those after a rejection.
+        """
+        verifying = self.acceptance / self._geometric_sum(max(1, depth))
+        return verifying / (1 - self.acceptance + verifying)
 
     def _geometric_sum(self, terms: float) -> float:
         """``1 + a + a ** 2 + ...``; a part of a term counts between its neighbours."""

@@ -172,9 +172,7 @@ class Group:
             self._drafters.remove(server)
         for member in self._members.values():
             member.known.discard(server)
-            for board in (member.decoder.verifying, member.decoder.drafting):
-                if server in board.servers:
-                    board.retire(server)
+            member.decoder.lose(server)
         said = self.handle([Ended(task, Reason.LOST) for task in lost])
         for _ in self.pool.without:
             said += self._collect(1) + self._grow()

@@ -159,7 +159,9 @@ class Pace:
         cost = self.cost or ForwardCost(((1, self.target),))
 
         def seconds(depth: int) -> float:
-            together = cost(crowd * (1 + depth))
+            # After a rejection a request has no drafts for a forward.
+            drafts = depth * Latencies(1, 0, acceptance).drafted_share(depth)
+            together = cost(crowd * (1 + drafts))
             latencies = Latencies(together, self._drafter_or_little, acceptance)
             return latencies.dsi_single(depth=depth) if depth else latencies.non_si()
 

@@ -52,9 +52,9 @@ class SimulatedServer(VirtualModel):
 
     def _seconds(self, step: Step) -> float:
         wanted = len(step.tokens) + 1 - step.start
-        seconds = simulated.forward_seconds(
-            self._simulation, max(wanted, 1), wanted, first=self._first
-        )
+        computed = len(step.tokens) if self._first else max(wanted, 1)
+        share = simulated.Share(computed, wanted, self._first)
+        seconds = simulated.forward_seconds(self._simulation, [share])
         if self._simulation.jitter:
             seconds *= max(self._jitter.gauss(1, self._simulation.jitter), 0)
         self._last = seconds

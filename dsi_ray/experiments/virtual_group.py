@@ -58,16 +58,16 @@ class VirtualGroup(VirtualServers):
     def arrive(self, time: float, job: Job) -> None:
         """Lets a request come at ``time``."""
 
-        def arrive() -> None:
-            self.served[job.id] = Served(self._now)
-            self._obey(self.group.admit(job)[1])
-
-        self._at(time, arrive)
+        self._at(time, lambda: self._admit(job))
 
     def __call__(self) -> dict[str, Served]:
         """Lets time pass until everything has ended."""
         self._drain()
         return self.served
+
+    def _admit(self, job: Job) -> None:
+        self.served[job.id] = Served(self._now)
+        self._obey(self.group.admit(job)[1])
 
     def _handle(self, events: list[Event]) -> None:
         self._obey(self.group.handle(events))
@@ -85,4 +85,4 @@ class VirtualGroup(VirtualServers):
                     served.error = error
                 case Release(servers):
                     for server in servers:
-                        self._servers[server].batch.release(member.job.id)
+                        self._release(server, member.job.id)

@@ -45,6 +45,7 @@ class BlockPool:
         capacity: Number of blocks.
         made: Blocks ``0 .. made - 1`` have been given out at least once.
         size: For how many blocks there should be memory; it doubles, so that this is rare.
+        recycled: Blocks given out again whose old content is still in memory.
         evictions: Number of blocks with a text that were dropped to make room.
     """
 
@@ -52,6 +53,7 @@ class BlockPool:
         self.capacity = capacity
         self.made = 0
         self.size = min(_FIRST_SIZE, capacity)
+        self.recycled: list[int] = []
         self.evictions = 0
         # The lowest first: neighbours can be read without a copy.
         self._free: list[int] = []
@@ -84,17 +86,18 @@ class BlockPool:
 
     def allocate(self) -> Block:
         """Returns a block for one user; there must be one `available`."""
-        if self._free:
-            return Block(heapq.heappop(self._free), users=1)
-        if self.made < self.capacity:
+        if not self._free and self.made < self.capacity:
             self.made += 1
             if self.made > self.size:
                 self.size = min(2 * self.size, self.capacity)
             return Block(self.made - 1, users=1)
-        oldest, _ = self._idle.popitem(last=False)
-        self.forget(oldest)
-        self.evictions += 1
-        return Block(oldest.index, users=1)
+        if not self._free:
+            oldest, _ = self._idle.popitem(last=False)
+            self.forget(oldest)
+            self.evictions += 1
+            heapq.heappush(self._free, oldest.index)
+        self.recycled.append(heapq.heappop(self._free))
+        return Block(self.recycled[-1], users=1)
 
     def drop(self, block: Block) -> None:
         """Counts one user less; a text stays while there is room."""

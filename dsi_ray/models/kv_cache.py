@@ -55,11 +55,6 @@ class KVCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def slots(self) -> int:
-        """Number of tokens that there must be memory for."""
-        return self.pool.size * BLOCK_TOKENS
-
     def cached(self, key: str, tokens: tuple[int, ...]) -> int:
         """Returns how many of ``tokens``, from the first on, some session has computed."""
         session = self._sessions.get(key, _Session())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dsi_ray.models.attention import use_packed_attention
 from dsi_ray.models.base import ModelError
+from dsi_ray.models.blocks import BlockPool
 from dsi_ray.models.kv_cache import KVCache, Segment
 from dsi_ray.models.packing import pack, run
 from dsi_ray.models.paged import PagedCache
@@ -53,12 +54,12 @@ class PackedModel:
         return self._pools.bytes_per_token
 
     @torch.inference_mode()
-    def forward(self, jobs: Sequence[Job], slots: int, stop: threading.Event) -> Tensor:
+    def forward(self, jobs: Sequence[Job], pool: BlockPool, stop: threading.Event) -> Tensor:
         """Computes what the segments lack.
 
         Args:
             jobs: At least one, each with something to compute.
-            slots: Number of tokens that there must be memory for.
+            pool: Of the segments' blocks.
             stop: Ends the forward at the next layer.
 
         Returns:
@@ -67,7 +68,7 @@ class PackedModel:
         Raises:
             ForwardCancelled: ``stop`` was set in time.
         """
-        packing = pack([job.segment for job in jobs], slots, stop, self._device)
+        packing = pack([job.segment for job in jobs], pool, stop, self._device)
         ids: list[int] = []
         rows = [range(0)] * len(jobs)
         for index in packing.order:
@@ -83,6 +84,7 @@ class PackedModel:
                 use_cache=True,
                 **({"logits_to_keep": keep} if self._keeps_logits else {}),
             )
+        pool.recycled.clear()
         logits: Tensor = output.logits[0]
         return logits if self._keeps_logits else logits[keep]
 
@@ -115,7 +117,7 @@ class PackedModel:
             segment = cache.reserve(key, path, len(path) + 1 - rows, paths)
             assert segment is not None
             jobs.append(Job(path, rows, segment))
-        logits = self.forward(jobs, cache.slots, threading.Event())
+        logits = self.forward(jobs, cache.pool, threading.Event())
         for key, path in paths.items():
             cache.commit(key, path)
         return logits

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from dsi_ray.models.blocks import BLOCK_TOKENS
+from dsi_ray.models.blocks import BLOCK_TOKENS, BlockPool
 from dsi_ray.models.kv_cache import Segment
 
 _READ_COST = 16
@@ -96,6 +97,8 @@ class Packing:
         positions: Of the tokens in the row: (1, tokens).
         slots: Where their keys and values are written: (tokens,).
         groups: In the order of the row.
+        wiped: Slots to clear first; None for none. What others left there is masked, but a number
+            that is not finite would show through a mask.
         room: Number of slots that the pools must have.
         stop: Ends the forward at the next layer.
     """
@@ -104,17 +107,19 @@ class Packing:
     positions: Tensor
     slots: Tensor
     groups: tuple[Group, ...]
+    wiped: Tensor | None
     room: int
     stop: threading.Event
 
 
 def pack(
-    segments: Sequence[Segment], room: int, stop: threading.Event, device: torch.device
+    segments: Sequence[Segment], pool: BlockPool, stop: threading.Event, device: torch.device
 ) -> Packing:
-    """Plans one forward: see `Packing`."""
+    """Plans one forward over blocks of ``pool``: see `Packing`."""
     order = sorted(range(len(segments)), key=lambda i: (_queries(segments[i]), segments[i].length))
     positions = [position for i in order for position in _positions(segments[i])]
     slots = [slot for i in order for slot in _slots(segments[i])]
+    wiped = [block * BLOCK_TOKENS + i for block in pool.recycled for i in range(BLOCK_TOKENS)]
     groups, first = [], 0
     for members in _grouped([segments[i] for i in order]):
         groups.append(_group(members, first, len(segments) == 1, device))
@@ -124,7 +129,8 @@ def pack(
         torch.tensor([positions], device=device),
         torch.tensor(slots, device=device),
         tuple(groups),
-        room,
+        torch.tensor(wiped, device=device) if wiped else None,
+        pool.size * BLOCK_TOKENS,
         stop,
     )
 
@@ -167,35 +173,31 @@ def _slots(segment: Segment) -> list[int]:
 def _grouped(segments: list[Segment]) -> Iterator[list[Segment]]:
     """Splits them where padding would cost more than computing them twice, and a bit."""
     members: list[Segment] = []
+    queries = keys = cost = 0
     for segment in segments:
-        joined = [*members, segment]
-        if members and _padded_cost(joined) > 2 * sum(map(_cost, joined)) + _GROUP_COST:
+        queries, keys = max(queries, _queries(segment)), max(keys, segment.length)
+        cost += _cost(_queries(segment), segment.length)
+        padded = (len(members) + 1) * _cost(queries, keys)
+        if members and padded > 2 * cost + _GROUP_COST:
             yield members
-            joined = [segment]
-        members = joined
+            members = []
+            queries, keys = _queries(segment), segment.length
+            cost = _cost(queries, keys)
+        members.append(segment)
     yield members
 
 
-def _cost(segment: Segment) -> int:
-    return segment.length * (_READ_COST + _queries(segment))
-
-
-def _padded_cost(segments: list[Segment]) -> int:
-    queries, keys = _extent(segments)
-    return len(segments) * keys * (_READ_COST + queries)
-
-
-def _extent(segments: list[Segment]) -> tuple[int, int]:
-    return max(map(_queries, segments)), max(segment.length for segment in segments)
+def _cost(queries: int, keys: int) -> int:
+    return keys * (_READ_COST + queries)
 
 
 def _group(segments: list[Segment], first: int, alone: bool, device: torch.device) -> Group:
-    queries, keys = _extent(segments)
     counts = [_queries(segment) for segment in segments]
+    queries, keys = max(counts), max(segment.length for segment in segments)
     pad: Tensor | None = None
     unpad: Tensor | None = None
     if min(counts) < queries:
-        begins = [sum(counts[:i]) for i in range(len(counts))]
+        begins = accumulate(counts[:-1], initial=0)
         columns = [[min(j, count - 1) for j in range(queries)] for count in counts]
         pads = [begin + j for begin, row in zip(begins, columns, strict=True) for j in row]
         unpads = [i * queries + j for i, count in enumerate(counts) for j in range(count)]

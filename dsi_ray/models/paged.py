@@ -44,8 +44,10 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         if self.pool.shape[1] < packing.room:
-            # Not empty: what is masked still must be a number.
+            # With zeros: what is masked still must be a number.
             self.pool = pad(self.pool, (0, 0, 0, packing.room - self.pool.shape[1]))
+        if packing.wiped is not None:
+            self.pool.index_fill_(1, packing.wiped, 0)
         self.pool.index_copy_(1, packing.slots, torch.cat((key_states[0], value_states[0]), -1))
         return self.pool, self.pool
 

@@ -7,8 +7,9 @@ not wait, uses the same numbers.
 import random
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from time import perf_counter
+from typing import NamedTuple
 
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
@@ -52,25 +53,39 @@ def drafter_token(simulation: Simulation, position: int, trace: int = 0) -> int:
     return (token + step) % simulation.vocab_size
 
 
-def forward_seconds(simulation: Simulation, computed: int, wanted: int, first: bool) -> float:
-    """Returns how long a forward takes, without jitter.
+class Share(NamedTuple):
+    """One session's part of a forward.
 
-    Args:
-        simulation: The model.
+    Attributes:
         computed: Number of tokens that the session's cache lacks.
         wanted: Number of tokens asked for; 0 is a prefill.
-        first: Whether the session has computed nothing yet: the prompt, of whatever length,
-            then takes ``ttft_ms - tpot_ms``, and the first token ``tpot_ms`` as usual.
+        first: Whether the session has computed nothing yet.
     """
-    tpot = simulation.tpot_ms
-    if not first:
-        milliseconds = tpot + simulation.per_token_ms * (computed - 1) if computed else 0.0
-    else:
-        ttft = tpot if simulation.ttft_ms is None else simulation.ttft_ms
-        milliseconds = max(ttft - tpot, 0.0)
-        if wanted:
-            milliseconds = ttft + simulation.per_token_ms * (wanted - 1)
-    return milliseconds / 1000
+
+    computed: int
+    wanted: int
+    first: bool
+
+
+def forward_seconds(simulation: Simulation, batch: Iterable[Share]) -> float:
+    """Returns how long a forward takes, without jitter.
+
+    ``tpot_ms``, and ``per_token_ms`` for each token beyond ``knee_tokens``. With ``ttft_ms`` a
+    prompt, of whatever length, adds ``ttft_ms - tpot_ms`` instead; without it its tokens count. A
+    forward of nothing but prompts has no ``tpot_ms``: their first tokens will.
+    """
+    tokens = 0
+    milliseconds = 0.0
+    computes = False
+    for computed, wanted, first in batch:
+        if first and simulation.ttft_ms is not None:
+            milliseconds += max(simulation.ttft_ms - simulation.tpot_ms, 0)
+            tokens += wanted
+        else:
+            tokens += computed
+        computes |= computed > 0 and (wanted > 0 or not first)
+    milliseconds += simulation.per_token_ms * max(tokens - simulation.knee_tokens, 0)
+    return (milliseconds + simulation.tpot_ms * computes) / 1000
 
 
 def wait_until(deadline: float, stop: threading.Event) -> None:
@@ -137,23 +152,26 @@ class SimulatedModel:
 
         Without logits there is nothing to sample from: how to sample has no effect.
         """
-        return [self._extend(part, stop) for part in batch]
-
-    def _extend(self, part: Extension, stop: threading.Event) -> Forwarded:
         began = perf_counter()
-        tokens = part.tokens
-        first = part.session not in self._sessions
-        kept = min(self.cached(part.session, tokens), part.start - 1)
-        seconds = forward_seconds(self._simulation, len(tokens) - kept, part.wanted, first)
+        shares = [self._share(part) for part in batch]
+        seconds = forward_seconds(self._simulation, shares)
         if self._simulation.jitter:
             seconds *= max(self._jitter.gauss(1, self._simulation.jitter), 0)
         wait_until(began + seconds, stop)
-        self._sessions[part.session] = tokens
-        self._computed += len(tokens) - kept
-        self._reused += kept
-        positions = range(part.start, len(tokens) + 1)
-        token_at, trace = self._token_at, tokens[0]
-        return Forwarded([token_at(self._simulation, i, trace) for i in positions])
+        for part, share in zip(batch, shares, strict=True):
+            self._sessions[part.session] = part.tokens
+            self._computed += share.computed
+            self._reused += len(part.tokens) - share.computed
+        return [self._say(part) for part in batch]
+
+    def _share(self, part: Extension) -> Share:
+        kept = min(self.cached(part.session, part.tokens), part.start - 1)
+        return Share(len(part.tokens) - kept, part.wanted, part.session not in self._sessions)
+
+    def _say(self, part: Extension) -> Forwarded:
+        positions = range(part.start, len(part.tokens) + 1)
+        trace = part.tokens[0]
+        return Forwarded([self._token_at(self._simulation, i, trace) for i in positions])
 
     def release(self, session: str) -> None:
         """Forgets the session; an unknown one is fine."""

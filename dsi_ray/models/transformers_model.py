@@ -168,7 +168,7 @@ class TransformersModel:
     def _compute(self, admitted: Admitted, stop: threading.Event, outcomes: Outcomes) -> None:
         jobs = [Job(part.tokens, part.wanted, segment) for part, segment in admitted]
         try:
-            logits = self._model.forward(jobs, self._cache.slots, stop)
+            logits = self._model.forward(jobs, self._cache.pool, stop)
         except ForwardCancelled:
             raise
         except Exception as error:

@@ -1,6 +1,7 @@
 """Coordinator: drives a group over the model servers' event streams."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from dsi_ray.core.messages import (
 )
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.active import Active, Deliver
+from dsi_ray.runtime.backoff import backoff
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.faults import Faults
 from dsi_ray.runtime.jobs import job_of
@@ -37,9 +39,6 @@ from dsi_ray.runtime.request import Generation, TokenChunk, join
 from dsi_ray.runtime.servers import Background, Server
 from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
-
-_RETRY_S = (1, 2, 4, 8, 16, 30)
-"""Between attempts to start a server again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +102,10 @@ class Coordinator:
             tuple(of[drafter] for drafter in drafters),
             min(info.max_context for info in infos),
         )
+
+    async def live(self) -> None:
+        """Never returns: who waits for it hears of the coordinator's end."""
+        await asyncio.Event().wait()
 
     async def submit(self, client: str, generation: Generation) -> None:
         """Begins a request; what it gets goes into its client's stream."""
@@ -168,6 +171,7 @@ class Coordinator:
         lookahead = pace.lookahead(max(1, group.pool.size))
         status = {
             "healthy": group.pool.size > 0,
+            "pid": os.getpid(),
             "requests": sum(not member.decoder.over for member in group.members),
             "tasks": group.tasks,
             "servers": [status for status in servers if isinstance(status, dict)],
@@ -229,14 +233,14 @@ class Coordinator:
             self._execute(self._group.restore(server_id))
 
     async def _start_again(self, server_id: ServerId) -> None:
-        for attempt in range(1_000_000):
+        for delay in backoff():
+            await asyncio.sleep(delay)
             server = start_server(self._config, server_id, self._placement)
             try:
                 await server.load()
                 await server.measure()
             except ray.exceptions.RayError as error:
                 self._lost[server_id] = self._faults.note(server_id, error)
-                await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
             else:
                 self._servers[server_id] = server
                 return

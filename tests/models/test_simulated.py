@@ -4,12 +4,15 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.models import simulated
 from dsi_ray.models.base import Extension, ForwardCancelled, Sampling, extend_one
 from dsi_ray.models.simulated import (
+    Share,
     SimulatedModel,
     drafter_token,
     forward_seconds,
@@ -96,12 +99,41 @@ TIMED = Simulation(ttft_ms=100, tpot_ms=30, per_token_ms=2)
 def test_how_long_a_forward_takes(
     computed: int, wanted: int, first: bool, milliseconds: float
 ) -> None:
-    assert forward_seconds(TIMED, computed, wanted, first) == pytest.approx(milliseconds / 1000)
+    share = Share(computed, wanted, first)
+    assert forward_seconds(TIMED, [share]) == pytest.approx(milliseconds / 1000)
+
+
+shares = st.builds(Share, st.integers(1, 40), st.just(1), st.booleans())
+
+
+@given(batch=st.lists(shares, min_size=1, max_size=8), knee=st.integers(1, 100))
+def test_a_batch_takes_no_longer_than_its_parts_in_turn_and_no_less_than_any(
+    batch: list[Share], knee: int
+) -> None:
+    for ttft in (None, 45.0):
+        simulation = Simulation(tpot_ms=30, ttft_ms=ttft, per_token_ms=0.5, knee_tokens=knee)
+        together = forward_seconds(simulation, batch)
+        alone = [forward_seconds(simulation, [share]) for share in batch]
+        assert max(alone) <= together <= sum(alone) + 1e-9
+
+
+def test_tokens_are_free_up_to_the_knee() -> None:
+    simulation = Simulation(tpot_ms=30, per_token_ms=2, knee_tokens=16)
+    decoding = [Share(1, 1, False)] * 12
+    assert forward_seconds(simulation, decoding) == 0.03
+    assert forward_seconds(simulation, [*decoding, Share(4, 4, False)]) == 0.03
+    assert forward_seconds(simulation, [*decoding, Share(9, 9, False)]) == 0.04
+    assert forward_seconds(simulation, [*decoding, Share(104, 0, True)]) == 0.23
+
+
+def test_sessions_that_begin_together_each_add_their_prompt() -> None:
+    begin = Share(50, 1, True)
+    assert forward_seconds(TIMED, [begin, begin]) == pytest.approx(0.172)
 
 
 def test_without_a_ttft_the_first_forward_is_like_any_other() -> None:
-    assert forward_seconds(Simulation(tpot_ms=30), 50, 1, True) == 0.03
-    assert forward_seconds(Simulation(tpot_ms=30), 50, 0, True) == 0
+    assert forward_seconds(Simulation(tpot_ms=30), [Share(50, 1, True)]) == 0.03
+    assert forward_seconds(Simulation(tpot_ms=30), [Share(50, 0, True)]) == 0
 
 
 def test_extend_waits_for_what_the_session_lacks(waits: list[float]) -> None:
@@ -116,6 +148,14 @@ def test_extend_waits_for_what_the_session_lacks(waits: list[float]) -> None:
     model.release("a")
     extend_one(model, Extension("a", prompt, 50, GREEDY))
     assert waits[-1] == pytest.approx(0.1)
+
+
+def test_a_batch_waits_once_and_says_what_each_part_alone_would(waits: list[float]) -> None:
+    model = SimulatedModel(TIMED, Role.TARGET)
+    batch = [Extension(name, (i, 5, 6), 2, GREEDY) for i, name in enumerate("abc")]
+    together = model.extend(batch, GO)
+    assert len(waits) == 1
+    assert together == [extend_one(SimulatedModel(TIMED, Role.TARGET), part) for part in batch]
 
 
 def test_the_cache_is_counted(waits: list[float]) -> None:

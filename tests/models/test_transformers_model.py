@@ -184,6 +184,27 @@ def test_a_request_that_breaks_the_forward_fails_alone() -> None:
         check("llama", model, str(i), path, 1)
 
 
+def test_numbers_that_are_not_finite_stay_in_their_request() -> None:
+    poison = 30
+
+    def overflow(_: nn.Module, arguments: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        output[arguments[0] == poison] = torch.nan
+
+    block = serve("llama").info.kv_bytes_per_token * BLOCK_TOKENS
+    model = serve("llama", kv_cache_bytes=2 * block)
+    handle = served_model("llama", "cpu").get_input_embeddings().register_forward_hook(overflow)
+    batch = [Extension("a", PATH[:5], 1, GREEDY), Extension("bad", (poison,) * 12, 13, GREEDY)]
+    found, _ = model.extend(batch, GO)
+    assert found.tokens == expected_tokens("llama", PATH[:5])
+    model.release("bad")
+    # The shorter one is padded with what the room behind its tokens holds.
+    batch = [Extension("a", PATH, 6, GREEDY), Extension("b", PATH[:7], 1, GREEDY)]
+    longer, shorter = model.extend(batch, GO)
+    handle.remove()
+    assert longer.tokens == expected_tokens("llama", PATH)[5:]
+    assert shorter.tokens == expected_tokens("llama", PATH[:7])
+
+
 def test_release_frees_a_session_and_takes_an_unknown_one() -> None:
     model = serve("llama")
     extend_one(model, Extension("a", PATH, 13, GREEDY))

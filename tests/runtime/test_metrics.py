@@ -90,7 +90,7 @@ def test_a_request_in_flight_is_counted(engine: Engine) -> None:
     async def during() -> float:
         stream = engine.stream([1], SamplingParams(max_tokens=10_000))
         async for _ in stream:
-            snapshot = (await engine.status())["metrics"]
+            snapshot = (await engine.status())["groups"][0]["metrics"]
             assert total(snapshot, names.RUNNING_REQUESTS) == 1
             await stream.aclose()
         return total(snapshot, names.COMMITTED_TOKENS)
