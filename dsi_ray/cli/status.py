@@ -59,13 +59,12 @@ def read_status(http: httpx.Client, seconds: float) -> dict[str, Any]:
     time.sleep(seconds)
     after, passed = _metrics(http), time.monotonic() - started
     health = _get(http, "/health").json()
-    groups = health["groups"]
     return {
         **{key: health[key] for key in ("status", "model", "load")},
         "seconds": passed,
         "groups": [
             {**group, **growth(before.get(str(index), {}), after.get(str(index), {}), passed)}
-            for index, group in enumerate(groups)
+            for index, group in enumerate(health["groups"])
         ],
     }
 

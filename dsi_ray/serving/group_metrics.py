@@ -87,12 +87,8 @@ class GroupCollector(Collector):
 
 async def group_metrics(engine: Engine, model_name: str) -> bytes:
     """The metrics of all groups now; of a group that does not answer only that."""
-    try:
-        status = await engine.status()
-        snapshots = [group.get("metrics") for group in status["groups"]]
-    except Exception:
-        # The server's own metrics are of use without those of the engine.
-        snapshots = [None]
+    groups = (await engine.status())["groups"]
+    snapshots = [group.get("metrics") for group in groups]
     registry = CollectorRegistry()
     registry.register(GroupCollector(snapshots, model_name))
     return generate_latest(registry)

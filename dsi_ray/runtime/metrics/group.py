@@ -1,12 +1,13 @@
 """GroupMetrics: what the coordinator counts. No message, and next to nothing for an event."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dsi_ray.core.messages import Ended, Event, Output, Role, ServerId
+from dsi_ray.core.messages import Ended, Event, Output, Reason, Role, ServerId
 from dsi_ray.runtime.active import Active
 from dsi_ray.runtime.metrics import catalogue as names
+from dsi_ray.runtime.metrics.catalogue import CATALOGUE, Kind
 from dsi_ray.runtime.metrics.gauges import state_of
 from dsi_ray.runtime.metrics.lanes import Lanes
 from dsi_ray.runtime.metrics.requests import counts_of
@@ -30,7 +31,7 @@ class Report(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """Work whose outcome may not be known yet, and the seconds that it counts for."""
+    """Work whose outcome may not be known yet, and its seconds: measured, then those that count."""
 
     active: Active
     work: Work
@@ -50,7 +51,7 @@ class GroupMetrics:
     def __init__(self, servers: Iterable[ServerId]) -> None:
         # From 0: who looks at a counter's growth would not see the first event otherwise.
         self._values: defaultdict[Key, float] = defaultdict(float, _zeros(servers))
-        self._task_ends: Counter[tuple[Role, str]] = Counter()
+        self._task_ends: Counter[tuple[Role, Reason]] = Counter()
         self._pending: list[_Done] = []
         self._lanes = Lanes()
         self._queue = Histogram(names.VERIFICATION_QUEUE_SECONDS)
@@ -61,23 +62,18 @@ class GroupMetrics:
     def heard(self, server: ServerId, reports: Iterable[Report], crossed: bool) -> None:
         """Counts one item of a server's stream, which may have crossed a process."""
         self._values[names.MESSAGES,] += crossed
-        done = []
-        for report in reports:
-            event, work = report.event, report.work
+        done: list[_Done] = []
+        for active, event, work in reports:
             if isinstance(event, Ended):
                 self._task_ends[server.role, event.reason] += 1
             elif not event.goes_on:
-                self._task_ends[server.role, "done"] += 1
+                self._task_ends[server.role, Reason.DONE] += 1
             if work is not None:
-                done.append(report)
                 self._note(work)
-        if not done:
-            return
-        spans = [_span(report) for report in done]
-        for report, seconds in zip(done, self._lanes.divide(server, spans), strict=True):
-            assert report.work is not None
-            self._values[names.SERVER_BUSY_SECONDS, str(server)] += seconds
-            self._pending.append(_Done(report.active, report.work, seconds))
+                measured = event.seconds if isinstance(event, Output) else work.end - work.begin
+                done.append(_Done(active, work, measured))
+        if done:
+            self._count_time(server, done)
 
     def sent(self, messages: float) -> None:
         """Counts what was sent to servers."""
@@ -128,6 +124,13 @@ class GroupMetrics:
         if work.waited is not None and work.server.role is Role.TARGET:
             self._queue.observe(work.waited)
 
+    def _count_time(self, server: ServerId, done: Sequence[_Done]) -> None:
+        """Divides the server's time among work that was reported together."""
+        spans = [(active.arrived + work.end, seconds) for active, work, seconds in done]
+        for one, seconds in zip(done, self._lanes.divide(server, spans), strict=True):
+            self._values[names.SERVER_BUSY_SECONDS, str(server)] += seconds
+            self._pending.append(one._replace(seconds=seconds))
+
     def _settle(self) -> None:
         """Counts the work whose outcome is known by now."""
         pending, self._pending = self._pending, []
@@ -156,13 +159,6 @@ def _zeros(servers: Iterable[ServerId]) -> dict[Key, float]:
     keys += [(names.ENDED_REQUESTS, ending) for ending in _ENDINGS]
     for server in map(str, servers):
         keys += [(names.SERVER_BUSY_SECONDS, server), (names.SERVER_LOSSES, server)]
-    keys += [(names.WASTED_FORWARDS,), (names.MESSAGES,)]
+    counters = [metric for metric in CATALOGUE.values() if metric.kind is Kind.COUNTER]
+    keys += [(metric.name,) for metric in counters if not metric.labels]
     return dict.fromkeys(keys, 0.0)
-
-
-def _span(report: Report) -> tuple[float, float]:
-    """When a report's work ended, on the coordinator's clock, and how long it took."""
-    active, event, work = report
-    assert work is not None
-    seconds = event.seconds if isinstance(event, Output) else work.end - work.begin
-    return active.arrived + work.end, seconds
