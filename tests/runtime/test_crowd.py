@@ -26,14 +26,14 @@ def engine(ray_cluster: None) -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def works(engine: Engine) -> list[Work]:
     """Requests of mixed lengths."""
-    return mixed([engine.tokenizer.encode(text) for text in held_out_code(24)], max_tokens=32)
+    return mixed([engine.tokenizer.encode(text) for text in held_out_code(16)], max_tokens=24)
 
 
 @pytest.mark.parametrize("algorithm", list(Algorithm))
 def test_each_of_many_gets_what_it_gets_alone(
     engine: Engine, works: list[Work], algorithm: Algorithm
 ) -> None:
-    rows = measure(engine, works, (1, 4, 24), Decoding(algorithm, sp_degree=2))
+    rows = measure(engine, works, (1, 4, 16), Decoding(algorithm, sp_degree=2))
     assert all(row.identical_tokens for row in rows)
     messages = [row.messages_per_token for row in rows]
     assert messages == sorted(messages, reverse=True)
