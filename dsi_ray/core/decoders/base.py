@@ -152,6 +152,11 @@ class Decoder(ABC):
         self.drafting.add(server)
         return self._go_on()
 
+    def drop_drafter(self, server: ServerId) -> list[Command]:
+        """Takes a drafter away; what it has drafted stays."""
+        cancels = [_cancel(self.drafting, live) for live in self.drafting.retire(server)]
+        return [*self._go_on(), *cancels]
+
     def _go_on(self) -> list[Command]:
         """New tasks, unless there is no target server at all: then everything waits."""
         return self._next() if self.targets else []
