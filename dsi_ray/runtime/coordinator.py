@@ -34,9 +34,13 @@ from dsi_ray.runtime.request import Generation, TokenChunk, join
 from dsi_ray.runtime.servers import Background, Server
 from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
+from dsi_ray.runtime.watchman import Watchman
 
 _RETRY_S = (1, 2, 4, 8, 16, 30)
 """Between attempts to start a server again."""
+
+_STATUS_S = 1.0
+"""Whoever asks how the group is does not wait longer for a server that hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class Coordinator:
             server: start_server(config, server, placement) for server in server_models(config)
         }
         self._group: Group
+        self._watchman: Watchman
         self._active: dict[str, Active] = {}
         self._outboxes: dict[str, Outbox] = {}
         self._outgoing = Outgoing()
@@ -89,6 +94,8 @@ class Coordinator:
         drafters = [server for server in self._servers if server.role is Role.DRAFTER]
         targets = [server for server in self._servers if server.role is Role.TARGET]
         self._group = Group(targets, drafters, pace)
+        self._watchman = Watchman(self._group, self._servers, self._execute)
+        self._background.start(self._watchman.watch())
         for server_id in self._servers:
             self._background.start(self._keep(server_id))
         of = dict(zip(self._servers, infos, strict=True))
@@ -155,14 +162,18 @@ class Coordinator:
     async def status(self) -> dict[str, Any]:
         """Requests in flight, what each server does, and the latencies in force (ms)."""
         alive = [server for name, server in self._servers.items() if name not in self._lost]
-        servers = await asyncio.gather(*(server.status() for server in alive))
+        servers = await asyncio.gather(
+            *(asyncio.wait_for(server.status(), _STATUS_S) for server in alive),
+            return_exceptions=True,
+        )
         group, pace = self._group, self._group.pace
         return {
             "healthy": group.pool.size > 0,
             "requests": sum(not member.decoder.over for member in group.members),
             "tasks": group.tasks,
-            "servers": servers,
+            "servers": [answer for answer in servers if isinstance(answer, dict)],
             "lost": {str(server): error for server, error in self._lost.items()},
+            "suspected": sorted(map(str, self._watchman.suspected)),
             "restarts": self._restarts,
             "moves": group.moves,
             "moved_tokens": group.moved_tokens,
