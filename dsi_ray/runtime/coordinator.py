@@ -161,7 +161,8 @@ class Coordinator:
 
     async def status(self) -> dict[str, Any]:
         """Requests in flight, what each server does, and the latencies in force (ms)."""
-        alive = [server for name, server in self._servers.items() if name not in self._lost]
+        silent = self._lost.keys() | self._watchman.suspected
+        alive = [server for name, server in self._servers.items() if name not in silent]
         servers = await asyncio.gather(
             *(asyncio.wait_for(server.status(), _STATUS_S) for server in alive),
             return_exceptions=True,
