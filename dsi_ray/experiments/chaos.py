@@ -16,6 +16,8 @@ from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.errors import EngineError
 
+_POLL_S = 0.5
+
 Disturb = Callable[[int], None]
 """What is done to the process of a server."""
 
@@ -84,25 +86,33 @@ def study(
     }
     rows: list[dict[str, Any]] = []
     outcomes: list[Outcome] = []
+    restarts = 0
     with cluster(), Engine(config) as engine:
         for name, disturb in disturbances.items():
-            before = asyncio.run(engine.status())["restarts"]
             outcome = asyncio.run(
                 run(engine, prompts, tokens, concurrency, disturb, every_s, seed, progress)
             )
             outcomes.append(outcome)
+            before, restarts = restarts, asyncio.run(_recovered(engine))
             rows.append(
                 {
                     "servers": name,
                     "requests": requests,
                     "disturbances": outcome.disturbances,
-                    "restarts": asyncio.run(engine.status())["restarts"] - before,
+                    "restarts": restarts - before,
                     "failed": outcome.failed,
                     "differing": outcome.differing(outcomes[0]),
                     "seconds": outcome.seconds,
                 }
             )
     return rows
+
+
+async def _recovered(engine: Engine) -> int:
+    """Waits until all servers are back; returns how many were started again so far."""
+    while (status := await engine.status())["lost"] or status["suspected"]:
+        await asyncio.sleep(_POLL_S)
+    return int(status["restarts"])
 
 
 async def run(
