@@ -110,9 +110,11 @@ def study(
 
 async def _recovered(engine: Engine) -> int:
     """Waits until all servers are back; returns how many were started again so far."""
-    while (status := await engine.status())["lost"] or status["suspected"]:
+    while True:
+        status = await engine.status()
+        if not status["lost"] and not status["suspected"]:
+            return int(status["restarts"])
         await asyncio.sleep(_POLL_S)
-    return int(status["restarts"])
 
 
 async def run(
