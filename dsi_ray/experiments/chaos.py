@@ -111,9 +111,9 @@ def study(
 async def _recovered(engine: Engine) -> int:
     """Waits until all servers are back; returns how many were started again so far."""
     while True:
-        status = await engine.status()
-        if not status["lost"] and not status["suspected"]:
-            return int(status["restarts"])
+        groups = (await engine.status())["groups"]
+        if not any(group["lost"] or group["suspected"] for group in groups):
+            return sum(group["restarts"] for group in groups)
         await asyncio.sleep(_POLL_S)
 
 
@@ -130,7 +130,7 @@ async def run(
     """Decodes all prompts, ``concurrency`` at once; every so often something happens to a server.
 
     Args:
-        engine: Its target servers and drafters are in processes of their own.
+        engine: Decodes.
         prompts: Of the requests.
         tokens: In each text.
         concurrency: Requests at once.
@@ -168,9 +168,8 @@ async def _disturbed(
     async def go_on(disturb: Disturb) -> None:
         while True:
             await asyncio.sleep(every_s)
-            servers = (await engine.status())["servers"]
-            if servers:
-                pids.append(rng.choice(servers)["pid"])
+            if victims := await _processes(engine):
+                pids.append(rng.choice(victims))
                 # It may have ended since it answered.
                 with contextlib.suppress(ProcessLookupError):
                     disturb(pids[-1])
@@ -181,3 +180,13 @@ async def _disturbed(
     finally:
         if task is not None:
             task.cancel()
+
+
+async def _processes(engine: Engine) -> list[int]:
+    """Those of the servers that answer and have one of their own."""
+    return [
+        server["pid"]
+        for group in (await engine.status())["groups"]
+        for server in group["servers"]
+        if server["pid"] != group["pid"]
+    ]

@@ -49,16 +49,28 @@ def load_checkpoint(source: str, dtype: str, device: torch.device) -> Any:
         ModelError: It cannot be found or loaded, or its cache cannot be cropped.
     """
     disable_progress_bar()  # many servers load at once, into one log
-    place = locate(source)
+    place = check_checkpoint(source)
     options: dict[str, Any] = {"dtype": dtype}
     if dtype == "auto" and device.type == "cpu":
         options["dtype"] = "float32"
     if "gguf_file" in place:
         options["quantization_config"] = GgufConfig(dequantize=True)
     with _in_one_line(source):
-        refuse_unsuitable(source, AutoConfig.from_pretrained(**place))
         model = AutoModelForCausalLM.from_pretrained(**place, **options)
         return model.eval().requires_grad_(False).to(device)
+
+
+def check_checkpoint(source: str) -> dict[str, Any]:
+    """Returns the arguments with which transformers finds ``source``, once its configuration says
+    that it can be used. No weights are read.
+
+    Raises:
+        ModelError: It cannot.
+    """
+    place = locate(source)
+    with _in_one_line(source):
+        refuse_unsuitable(source, AutoConfig.from_pretrained(**place))
+    return place
 
 
 def locate(source: str) -> dict[str, Any]:

@@ -124,7 +124,9 @@ class Forwards:
     def _next_parts(self) -> list[tuple[Part, Sampling]]:
         with self._lock:
             while self._probes:
-                self._probes.pop().set_result(None)
+                probe = self._probes.pop()
+                if probe.set_running_or_notify_cancel():
+                    probe.set_result(None)
             released, self._released = self._released, []
             for request in released:
                 # Here, since a model is used by one thread at a time.
