@@ -55,6 +55,15 @@ _JITTER_COLUMNS: Columns = {
     "best fixed\nlookahead": ("best_lookahead", "d"),
     "adaptive/\nbest": ("adaptive_over_best", ".3f"),
 }
+_CHAOS_COLUMNS: Columns = {
+    "servers": ("servers", "s"),
+    "requests": ("requests", "d"),
+    "times": ("disturbances", "d"),
+    "restarts": ("restarts", "d"),
+    "failed": ("failed", "d"),
+    "differing\ntexts": ("differing", "d"),
+    "s": ("seconds", ".1f"),
+}
 
 _LOAD_COLUMNS: Columns = {
     "load": ("load", ".2f"),
@@ -228,6 +237,41 @@ def jitter(
     if json_file != STDOUT:
         print_rows(f"Jitter {amount:.0%}, SP {sp_degree}", rows, _JITTER_COLUMNS)
     save_rows(out, "jitter", rows)
+    write_json({"rows": rows}, json_file)
+
+
+@app.command(cls=JsonCommand)
+def chaos(
+    target: Annotated[str, typer.Option(help="Model of the target servers.")] = (
+        "simulated:tpot_ms=20"
+    ),
+    drafter: Annotated[str, typer.Option(help="Model of the drafter.")] = (
+        "simulated:tpot_ms=4,acceptance_rate=0.8"
+    ),
+    sp_degree: Annotated[int, typer.Option(help="Target servers.", min=1)] = 3,
+    requests: Annotated[int, typer.Option(help="Of each run.", min=1)] = 200,
+    tokens: Annotated[int, typer.Option(help="Of each request.", min=1)] = 100,
+    concurrency: Annotated[int, typer.Option(help="Requests at once.", min=1)] = 8,
+    every_s: Annotated[float, typer.Option(help="Between two disturbances.", min=0.1)] = 3.0,
+    hang_s: Annotated[float, typer.Option(help="How long a server hangs.", min=0.1)] = 5.0,
+    seed: Annotated[int, typer.Option(help="Chooses the servers.")] = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Kill, and stop, random servers under load on Ray: no request may notice."""
+    from dsi_ray.config import EngineConfig
+    from dsi_ray.experiments.chaos import study
+
+    config = EngineConfig.model_validate(
+        {"target": target, "drafters": [drafter], "sp_degree": sp_degree}
+    )
+    check_outputs(None, json_file)
+    rows = with_progress(
+        "Decoding",
+        3 * requests,
+        lambda step: study(config, requests, tokens, concurrency, every_s, hang_s, seed, step),
+    )
+    if json_file != STDOUT:
+        print_rows("What happens to a random server", rows, _CHAOS_COLUMNS)
     write_json({"rows": rows}, json_file)
 
 

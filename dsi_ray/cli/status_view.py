@@ -55,6 +55,8 @@ def _servers(title: str, group: dict[str, Any]) -> Table:
         )
     for name, error in group["lost"].items():
         table.add_row(name, error, _styled("down"), *["-"] * 5)
+    for name in group["suspected"]:
+        table.add_row(name, "does not answer", _styled("down"), *["-"] * 5)
     return table
 
 

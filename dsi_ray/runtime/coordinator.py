@@ -39,6 +39,10 @@ from dsi_ray.runtime.request import Generation, TokenChunk, join
 from dsi_ray.runtime.servers import Background, Server
 from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
+from dsi_ray.runtime.watchman import Watchman
+
+_STATUS_S = 1.0
+"""Whoever asks how the group is does not wait longer for a server that hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class Coordinator:
             server: start_server(config, server, placement) for server in server_models(config)
         }
         self._group: Group
+        self._watchman: Watchman
         self._active: dict[str, Active] = {}
         self._outboxes: dict[str, Outbox] = {}
         self._outgoing = Outgoing()
@@ -93,6 +98,8 @@ class Coordinator:
         drafters = [server for server in self._servers if server.role is Role.DRAFTER]
         targets = [server for server in self._servers if server.role is Role.TARGET]
         self._group = Group(targets, drafters, pace)
+        self._watchman = Watchman(self._group, self._servers, self._execute)
+        self._background.start(self._watchman.watch())
         for server_id in self._servers:
             self._background.start(self._keep(server_id))
         self._background.start(keep_exporting(self.status))
@@ -163,9 +170,11 @@ class Coordinator:
 
     async def status(self) -> dict[str, Any]:
         """Requests in flight, what each server does, the latencies in force (ms), all metrics."""
-        alive = [server for name, server in self._servers.items() if name not in self._lost]
+        silent = self._lost.keys() | self._watchman.suspected
+        alive = [server for name, server in self._servers.items() if name not in silent]
         servers = await asyncio.gather(
-            *(server.status() for server in alive), return_exceptions=True
+            *(asyncio.wait_for(server.status(), _STATUS_S) for server in alive),
+            return_exceptions=True,
         )
         group, pace = self._group, self._group.pace
         lookahead = pace.lookahead(max(1, group.pool.size))
@@ -174,7 +183,7 @@ class Coordinator:
             "pid": os.getpid(),
             "requests": sum(not member.decoder.over for member in group.members),
             "tasks": group.tasks,
-            "servers": [status for status in servers if isinstance(status, dict)],
+            "servers": [answer for answer in servers if isinstance(answer, dict)],
             "targets": {
                 "configured": self._config.sp_degree,
                 "alive": group.pool.size,
@@ -182,6 +191,7 @@ class Coordinator:
                 "required": pace.needed_sp_degree(lookahead),
             },
             "lost": {str(server): error for server, error in self._lost.items()},
+            "suspected": sorted(map(str, self._watchman.suspected)),
             "faults": self._faults.last,
             "restarts": self._restarts,
             "moves": group.moves,

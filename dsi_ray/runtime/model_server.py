@@ -62,6 +62,10 @@ class ModelServer:
     async def ping(self) -> None:
         """Answers, for measuring the latency of messages."""
 
+    async def probe(self) -> None:
+        """Returns once the forward that is under way has ended."""
+        await asyncio.wrap_future(self._forwards.probe())
+
     async def run(self, work: Work) -> None:
         """Runs tasks, cancels others, and returns at the end of the last one that it runs.
 

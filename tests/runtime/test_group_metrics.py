@@ -33,6 +33,7 @@ STATUS: dict[str, Any] = {
     "targets": {"configured": 1, "alive": 1, "busy": 0, "required": 1},
     "servers": [],
     "lost": {},
+    "suspected": [],
     **dict.fromkeys(
         ["requests", "tasks", "restarts", "moves", "moved_tokens", "lookahead"]
         + ["target_ms", "drafter_ms", "message_ms", "acceptance_rate"],

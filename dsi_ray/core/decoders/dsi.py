@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dsi_ray.core.board import LiveTask, TaskBoard
 from dsi_ray.core.decoders.base import Decoder, Request
-from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, Role, ServerId, Start
+from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, ServerId, Start
 from dsi_ray.core.placement import Place, idle_servers, place_anchor, place_block, stale_servers
 from dsi_ray.core.tree import Node, State
 
@@ -104,8 +104,7 @@ class DSI(Decoder):
 
     def _apply_output(self, live: LiveTask, output: Output) -> None:
         super()._apply_output(live, output)
-        if live.task.server.role is Role.DRAFTER:
-            drafter = next(d for d in self._drafters if d.server == live.task.server)
+        for drafter in [d for d in self._drafters if d.server == live.task.server]:
             if live.displaced is None:
                 drafter.tip = live.tip
             if not output.goes_on and drafter.live is live:

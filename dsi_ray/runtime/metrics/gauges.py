@@ -41,6 +41,6 @@ def state_of(status: Mapping[str, Any]) -> dict[Key, float]:
         values[names.SERVER_UP, server["server"]] = 1
         for field, name in _OF_CACHE.items():
             values[name, server["server"]] = server["cache"][field]
-    for server in status["lost"]:
+    for server in (*status["lost"], *status["suspected"]):
         values[names.SERVER_UP, server] = 0
     return values
