@@ -16,6 +16,7 @@ from transformers import (
     GgufConfig,
 )
 from transformers.cache_utils import DummyLayer, DynamicSlidingWindowLayer
+from transformers.distributed import DistributedConfig
 from transformers.utils.logging import disable_progress_bar
 
 from dsi_ray.config import ModelConfig
@@ -37,16 +38,17 @@ def find_device(config: ModelConfig) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def load_checkpoint(source: str, dtype: str, device: torch.device) -> Any:
+def load_checkpoint(source: str, dtype: str, device: torch.device, ranks: int = 1) -> Any:
     """Returns a transformers model in eval mode on ``device``.
 
     Args:
         source: A directory, a hub id or a GGUF file. Only a hub id may use the network.
         dtype: As in `ModelConfig`.
         device: Where to put it.
+        ranks: Number of processes that load it now, a shard each; they have met.
 
     Raises:
-        ModelError: It cannot be found or loaded, or its cache cannot be cropped.
+        ModelError: It cannot be found, loaded or split, or its cache cannot be cropped.
     """
     disable_progress_bar()  # many servers load at once, into one log
     place = locate(source)
@@ -55,8 +57,12 @@ def load_checkpoint(source: str, dtype: str, device: torch.device) -> Any:
         options["dtype"] = "float32"
     if "gguf_file" in place:
         options["quantization_config"] = GgufConfig(dequantize=True)
+    if ranks > 1:
+        options["distributed_config"] = DistributedConfig(tp_size=ranks)
     with _in_one_line(source):
-        refuse_unsuitable(source, AutoConfig.from_pretrained(**place))
+        model_config = AutoConfig.from_pretrained(**place)
+        refuse_unsuitable(source, model_config)
+        refuse_unshardable(source, model_config, ranks)
         model = AutoModelForCausalLM.from_pretrained(**place, **options)
         return model.eval().requires_grad_(False).to(device)
 
@@ -122,6 +128,27 @@ def refuse_unsuitable(source: str, config: Any) -> None:
             f"{source}: {config.model_type} keeps a state that cannot take back a rejected draft; "
             "use a model with plain attention in every layer"
         )
+
+
+def refuse_unshardable(source: str, config: Any, ranks: int) -> None:
+    """Checks that each rank gets whole attention heads.
+
+    Raises:
+        ModelError: It would not, or transformers does not know how to split the model.
+    """
+    text = config.get_text_config(decoder=True)
+    if ranks > 1 and not text.base_model_tp_plan:
+        raise ModelError(
+            f"{source}: {config.model_type} has no plan for tensor parallelism; "
+            "use parallel_style: pipeline"
+        )
+    for kind in ("num_attention_heads", "num_key_value_heads"):
+        heads = getattr(text, kind, None) or ranks
+        if heads % ranks:
+            raise ModelError(
+                f"{source}: its {heads} {kind} cannot be split over {ranks} devices; choose a "
+                "divisor for parallel"
+            )
 
 
 def max_context(config: Any) -> int | None:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.models.blocks import BLOCK_TOKENS as B
-from dsi_ray.models.blocks import BlockPool
 from dsi_ray.models.kv_cache import Segment
 from dsi_ray.models.packing import Packing, pack
 
@@ -23,10 +22,7 @@ def packed(shapes: list[tuple[int, int]]) -> tuple[list[Segment], Packing]:
         places = tuple(range(used, used + blocks))
         used += blocks
         segments.append(Segment(kept, 0, kept + new, places))
-    pool = BlockPool(used)
-    for _ in range(used):
-        pool.allocate()
-    return segments, pack(segments, pool, threading.Event(), CPU)
+    return segments, pack(segments, (), used, threading.Event(), CPU)
 
 
 @given(st.lists(st.tuples(st.integers(0, 600), st.integers(1, 300)), min_size=1, max_size=12))

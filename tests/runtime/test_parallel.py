@@ -1,0 +1,56 @@
+"""A target server on two devices: the same tokens, and one life."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+import torch
+from transformers import AutoModelForCausalLM
+
+from dsi_ray.config import EngineConfig, ModelConfig
+from dsi_ray.core.messages import Role, ServerId
+from dsi_ray.models.base import ModelError
+from dsi_ray.params import SamplingParams
+from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.followers import Follower
+from dsi_ray.runtime.model_server import ModelServer
+
+from .conftest import generated, random_prompts
+
+TOKENS = 24
+
+
+def target(folder: Path, parallel: int = 2) -> ModelConfig:
+    """The target in float64, on several devices."""
+    return ModelConfig(model=str(folder / "target"), dtype="float64", parallel=parallel)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_dsi_with_one_target_server_of_two_devices(model_folder: Path) -> None:
+    reference = AutoModelForCausalLM.from_pretrained(model_folder / "target", dtype=torch.float64)
+    drafter = ModelConfig(model=str(model_folder / "slow"), dtype="float64", own_process=False)
+    with Engine(EngineConfig(target=target(model_folder), drafters=(drafter,))) as engine:
+        for prompt in random_prompts(4):
+            completion = engine.generate(prompt, SamplingParams(max_tokens=TOKENS))
+            assert completion.tokens == generated(reference, prompt, TOKENS)
+            assert completion.stats.accepted_drafts > 0
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_model_that_cannot_be_split_is_refused(model_folder: Path) -> None:
+    config = EngineConfig(target=target(model_folder, parallel=3), algorithm="non-si", drafters=())
+    with pytest.raises(ModelError, match="4 num_attention_heads cannot be split over 3 devices"):
+        Engine(config)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_server_does_not_outlive_a_follower(model_folder: Path) -> None:
+    config = target(model_folder)
+    follower = ray.remote(Follower).remote(config, Role.TARGET, 1)
+    server: Any = ray.remote(ModelServer).remote(config, ServerId(Role.TARGET, 0), [follower])
+    ray.get(server.load.remote())
+    events = server.stream.options(num_returns="streaming").remote()
+    ray.kill(follower)
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(next(events))
