@@ -123,9 +123,16 @@ class ModelConfig(_Schema):
             return self
         if self.model in ("lookup", "simulated") or not self.own_process:
             raise ValueError(f"parallel: {self.parallel} is for models with processes of their own")
-        if self.num_gpus not in (None, 0, self.parallel):
+        if self.num_gpus not in (None, self.parallel if self.uses_gpu else 0):
             raise ValueError(f"parallel: {self.parallel} takes as many GPUs: leave num_gpus out")
+        if self.parallel_style == "pipeline" and not self.uses_gpu:
+            raise ValueError("parallel_style: pipeline is for GPUs: add device: cuda")
         return self
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether it runs on GPUs; Ray need not reserve them."""
+        return self.device == "cuda" or (self.device == "auto" and bool(self.num_gpus))
 
     @property
     def ranks(self) -> int:

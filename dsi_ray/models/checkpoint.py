@@ -31,14 +31,16 @@ def find_device(config: ModelConfig) -> torch.device:
     Raises:
         ModelError: A GPU is asked for and there is none.
     """
-    if config.device == "cpu" or (config.device == "auto" and not config.num_gpus):
+    if not config.uses_gpu:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise ModelError(f"{config.model}: torch sees no GPU here; use device: cpu")
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def load_checkpoint(source: str, dtype: str, device: torch.device, ranks: int = 1) -> Any:
+def load_checkpoint(
+    source: str, dtype: str, device: torch.device, ranks: int = 1, stages: int = 1
+) -> Any:
     """Returns a transformers model in eval mode on ``device``.
 
     Args:
@@ -46,6 +48,7 @@ def load_checkpoint(source: str, dtype: str, device: torch.device, ranks: int = 
         dtype: As in `ModelConfig`.
         device: Where to put it.
         ranks: Number of processes that load it now, a shard each; they have met.
+        stages: Number of devices, all that torch sees, of which each gets some of the layers.
 
     Raises:
         ModelError: It cannot be found, loaded or split, or its cache cannot be cropped.
@@ -58,13 +61,22 @@ def load_checkpoint(source: str, dtype: str, device: torch.device, ranks: int = 
     if "gguf_file" in place:
         options["quantization_config"] = GgufConfig(dequantize=True)
     if ranks > 1:
+        if device.type == "cpu" and torch.cuda.is_available():
+            raise ModelError(
+                f"{source}: transformers would split it over GPUs; hide them from servers on CPUs "
+                "with CUDA_VISIBLE_DEVICES="
+            )
         options["distributed_config"] = DistributedConfig(tp_size=ranks)
+    if stages > 1:
+        _need_packages(source, "parallel_style: pipeline", ["accelerate"], "pipeline")
+        options["device_map"] = "balanced"
     with _in_one_line(source):
         model_config = AutoConfig.from_pretrained(**place)
         refuse_unsuitable(source, model_config)
         refuse_unshardable(source, model_config, ranks)
         model = AutoModelForCausalLM.from_pretrained(**place, **options)
-        return model.eval().requires_grad_(False).to(device)
+        model.eval().requires_grad_(False)
+        return model if stages > 1 else model.to(device)
 
 
 def locate(source: str) -> dict[str, Any]:
@@ -77,7 +89,7 @@ def locate(source: str) -> dict[str, Any]:
     if path.is_dir():
         return {"pretrained_model_name_or_path": str(path), "local_files_only": True}
     if path.suffix == ".gguf" and path.is_file():
-        _need_gguf_packages(source)
+        _need_packages(source, "GGUF", ["gguf", "accelerate"], "gguf")
         return {
             "pretrained_model_name_or_path": str(path.parent),
             "gguf_file": path.name,
@@ -88,11 +100,11 @@ def locate(source: str) -> dict[str, Any]:
     return {"pretrained_model_name_or_path": source}
 
 
-def _need_gguf_packages(source: str) -> None:
-    missing = [name for name in ("gguf", "accelerate") if find_spec(name) is None]
+def _need_packages(source: str, what: str, packages: list[str], extra: str) -> None:
+    missing = [name for name in packages if find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
-        raise ModelError(f"{source}: GGUF needs {names}; pip install 'dsi-ray[gguf]'")
+        raise ModelError(f"{source}: {what} needs {names}; pip install 'dsi-ray[{extra}]'")
 
 
 @contextmanager

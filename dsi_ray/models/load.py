@@ -82,7 +82,8 @@ def _load_weights(config: ModelConfig, role: Role, device: "torch.device") -> tu
 
     source = checkpoint_source(config, role)
     assert source is not None
-    model = load_checkpoint(source, config.dtype, device, config.ranks)
+    stages = config.parallel // config.ranks
+    model = load_checkpoint(source, config.dtype, device, config.ranks, stages)
     if device.type == "cpu":
         # Some imports reset the number of threads: this comes after all of them.
         torch.set_num_threads(config.threads)

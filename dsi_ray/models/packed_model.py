@@ -60,6 +60,8 @@ class PackedModel:
         self._model = model
         embeddings = model.get_input_embeddings().weight
         self._device = embeddings.device
+        head = model.get_output_embeddings()
+        self._last_device = self._device if head is None else head.weight.device
         self._keeps_logits = "logits_to_keep" in signature(model.forward).parameters
         self._pools = PagedCache()
         self.known_ids: int = embeddings.shape[0]
@@ -92,23 +94,24 @@ class PackedModel:
             new, wanted, _ = step.jobs[index]
             ids += new
             rows[index] = range(len(ids) - wanted, len(ids))
-        keep = self._tensor([row for wanted_rows in rows for row in wanted_rows])
+        kept = [row for wanted_rows in rows for row in wanted_rows]
+        keep = torch.tensor(kept, dtype=torch.long, device=self._last_device)
         with run(packing):
             output = self._model(
-                input_ids=self._tensor([ids]),
+                input_ids=self._row(ids),
                 position_ids=packing.positions,
                 cache=self._pools,
                 use_cache=True,
                 **({"logits_to_keep": keep} if self._keeps_logits else {}),
             )
         logits: Tensor = output.logits[0]
-        return logits if self._keeps_logits else logits[keep]
+        return logits if self._keeps_logits else logits[keep.to(logits.device)]
 
     @torch.inference_mode()
     def plain(self, path: tuple[int, ...]) -> Tensor:
         """Logits of a forward of transformers' own, without a cache: (tokens, vocabulary)."""
-        logits: Tensor = self._model(input_ids=self._tensor([list(path)]), use_cache=False).logits
+        logits: Tensor = self._model(input_ids=self._row(path), use_cache=False).logits
         return logits[0]
 
-    def _tensor(self, ids: list[int] | list[list[int]]) -> Tensor:
-        return torch.tensor(ids, dtype=torch.long, device=self._device)
+    def _row(self, ids: Sequence[int]) -> Tensor:
+        return torch.tensor([ids], dtype=torch.long, device=self._device)

@@ -8,9 +8,9 @@ operations in a layer, grows with the logarithm of the differences, not with the
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -108,6 +108,7 @@ class Packing:
             that is not finite would show through a mask.
         room: Number of slots that the pools must have.
         stop: Ends the forward at the next layer.
+        copies: What `on` has given, by device.
     """
 
     order: tuple[int, ...]
@@ -117,6 +118,26 @@ class Packing:
     wiped: Tensor | None
     room: int
     stop: Stop
+    copies: "dict[torch.device, Packing]" = field(default_factory=dict)
+
+    def on(self, device: torch.device) -> "Packing":
+        """The same on the device of a layer, which need not be that of the others."""
+        if device == self.positions.device:
+            return self
+        if device not in self.copies:
+            groups = tuple(_moved(group, device) for group in self.groups)
+            self.copies[device] = replace(_moved(self, device), groups=groups)
+        return self.copies[device]
+
+
+P = TypeVar("P", Group, Packing)
+
+
+def _moved(part: P, device: torch.device) -> P:
+    """Moves the tensors among the fields."""
+    values: dict[str, Any] = {field.name: getattr(part, field.name) for field in fields(part)}
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    return replace(part, **{name: tensor.to(device) for name, tensor in tensors.items()})
 
 
 def pack(

@@ -120,9 +120,7 @@ class _Told:
 
 def _join(store: dist.Store, rank: int, ranks: int, device: torch.device) -> None:
     if device.type == "cuda":
-        dist.init_process_group(
-            "nccl", store=store, rank=rank, world_size=ranks, device_id=device
-        )
+        dist.init_process_group("nccl", store=store, rank=rank, world_size=ranks, device_id=device)
     else:
         dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
 

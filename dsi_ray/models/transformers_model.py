@@ -63,7 +63,9 @@ class TransformersModel:
         packed = PackedModel(model)
         # All ranks do this at once; only later forwards have to be led.
         try_out(name, packed)
-        self._forward = packed.forward if leader is None else partial(leader.forward, packed.forward)
+        self._forward = (
+            packed.forward if leader is None else partial(leader.forward, packed.forward)
+        )
         self._budget = kv_cache_bytes
         self._block_bytes = packed.bytes_per_token * BLOCK_TOKENS
         if kv_cache_bytes < self._block_bytes:

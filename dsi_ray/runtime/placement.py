@@ -62,9 +62,7 @@ def start_server(config: EngineConfig, server_id: ServerId, group: PlacementGrou
         "enable_task_events": False,
     }
     rank_actor = ray.remote(Follower).options(**options)
-    followers = [
-        rank_actor.remote(model, server_id.role, rank) for rank in range(1, model.ranks)
-    ]
+    followers = [rank_actor.remote(model, server_id.role, rank) for rank in range(1, model.ranks)]
     actor = ray.remote(ModelServer).options(**options, max_concurrency=10_000)
     return RemoteServer(actor.remote(model, server_id, followers))
 

@@ -60,3 +60,14 @@ def test_like_sessions_are_one_group_and_a_prefill_is_another() -> None:
 def test_groups_do_not_grow_with_the_sessions(count: int) -> None:
     _, packing = packed([(50 + 4000 * i // count, 1 + i % 8) for i in range(count)])
     assert len(packing.groups) <= 24
+
+
+def test_a_packing_goes_along_to_the_device_of_a_layer() -> None:
+    _, packing = packed([(0, 5), (40, 2), (700, 1)])
+    meta = torch.device("meta")
+    there = packing.on(meta)
+    assert packing.on(CPU) is packing
+    assert packing.on(meta) is there
+    groups = [group.positions for group in there.groups]
+    assert {tensor.device for tensor in (there.positions, there.slots, *groups)} == {meta}
+    assert [group.keys for group in there.groups] == [group.keys for group in packing.groups]

@@ -34,7 +34,7 @@ def test_dsi_with_one_target_server_of_two_devices(model_folder: Path) -> None:
         for prompt in random_prompts(4):
             completion = engine.generate(prompt, SamplingParams(max_tokens=TOKENS))
             assert completion.tokens == generated(reference, prompt, TOKENS)
-            assert completion.stats.accepted_drafts > 0
+            assert completion.stats.accepted_tokens > 0
 
 
 @pytest.mark.usefixtures("ray_cluster")
