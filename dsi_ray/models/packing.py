@@ -135,9 +135,11 @@ P = TypeVar("P", Group, Packing)
 
 def _moved(part: P, device: torch.device) -> P:
     """Moves the tensors among the fields."""
-    values: dict[str, Any] = {field.name: getattr(part, field.name) for field in fields(part)}
-    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    return replace(part, **{name: tensor.to(device) for name, tensor in tensors.items()})
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
+    moved: dict[str, Any] = {
+        name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)
+    }
+    return replace(part, **moved)
 
 
 def pack(

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 from dsi_ray.models.base import ForwardCancelled
 from dsi_ray.models.packed_model import Step
@@ -46,7 +47,7 @@ class Leader:
 
     def __init__(self, ranks: int) -> None:
         """Opens a meeting; the followers may come as soon as they know of it."""
-        self._store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
+        self._store = TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
         self._listener = Listener(family="AF_UNIX", backlog=ranks)
         self.meeting = Meeting(self._store.port, str(self._listener.address), ranks)
         self._lines: list[Connection] = []
@@ -80,7 +81,7 @@ class Follower:
 
     def __init__(self, meeting: Meeting, rank: int, device: torch.device) -> None:
         """Waits for the leader and all other followers."""
-        _join(dist.TCPStore(_HOST, meeting.port), rank, meeting.ranks, device)
+        _join(TCPStore(_HOST, meeting.port), rank, meeting.ranks, device)
         self._line = Client(meeting.socket)
 
     def follow(self, own: Forward) -> None:
@@ -118,7 +119,7 @@ class _Told:
         return self._line.recv_bytes() == _STOP
 
 
-def _join(store: dist.Store, rank: int, ranks: int, device: torch.device) -> None:
+def _join(store: Store, rank: int, ranks: int, device: torch.device) -> None:
     if device.type == "cuda":
         dist.init_process_group("nccl", store=store, rank=rank, world_size=ranks, device_id=device)
     else:

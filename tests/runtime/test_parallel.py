@@ -8,13 +8,14 @@ import ray
 import torch
 from transformers import AutoModelForCausalLM
 
-from dsi_ray.config import EngineConfig, ModelConfig
+from dsi_ray.config import Algorithm, EngineConfig, ModelConfig
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.models.base import ModelError
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.followers import Follower
 from dsi_ray.runtime.model_server import ModelServer
+from dsi_ray.runtime.request import Decoding
 
 from .conftest import generated, random_prompts
 
@@ -29,11 +30,14 @@ def target(folder: Path, parallel: int = 2) -> ModelConfig:
 @pytest.mark.usefixtures("ray_cluster")
 def test_dsi_with_one_target_server_of_two_devices(model_folder: Path) -> None:
     reference = AutoModelForCausalLM.from_pretrained(model_folder / "target", dtype=torch.float64)
-    drafter = ModelConfig(model=str(model_folder / "slow"), dtype="float64", own_process=False)
+    drafter = ModelConfig(model=str(model_folder / "target"), dtype="float64", own_process=False)
     with Engine(EngineConfig(target=target(model_folder), drafters=(drafter,))) as engine:
         for prompt in random_prompts(4):
-            completion = engine.generate(prompt, SamplingParams(max_tokens=TOKENS))
-            assert completion.tokens == generated(reference, prompt, TOKENS)
+            expected = generated(reference, prompt, TOKENS)
+            for decoding in (Decoding(Algorithm.DSI), Decoding(Algorithm.SI, 3)):
+                completion = engine.generate(prompt, SamplingParams(max_tokens=TOKENS), decoding)
+                assert completion.tokens == expected
+            # Of the drafts of SI none comes too late.
             assert completion.stats.accepted_tokens > 0
 
 
