@@ -156,13 +156,14 @@ Lookahead = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
 class EngineConfig(_Schema):
-    """One DSI group: drafters, target servers and how they decode by default.
+    """DSI groups, each of drafters and target servers, and how they decode by default.
 
     Attributes:
         target: The model whose text is served.
         drafters: The models that guess; of two on the same path the first survives. By default
             the demo target has the demo drafter, and every other target ``lookup``.
-        sp_degree: Number of target servers.
+        sp_degree: Number of target servers of a group.
+        num_groups: Number of groups, all alike; each request is one group's.
         algorithm: ``dsi``, ``si`` or ``non-si``.
         lookahead: Drafts in a verification task; ``auto`` follows Equation 1.
         max_model_len: Longest prompt and output together; None means the target's own limit.
@@ -174,6 +175,7 @@ class EngineConfig(_Schema):
     target: Model = ModelConfig(model="demo")
     drafters: tuple[Model, ...] = ()
     sp_degree: Annotated[int, Field(ge=1, le=64)] = 1
+    num_groups: Annotated[int, Field(ge=1)] = 1
     algorithm: Algorithm = Algorithm.DSI
     lookahead: Lookahead = "auto"
     max_model_len: Annotated[int, Field(ge=2)] | None = None

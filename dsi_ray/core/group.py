@@ -104,6 +104,11 @@ class Group:
         """How many tasks there are whose end was not heard."""
         return len(self._of_task)
 
+    @property
+    def busy(self) -> set[ServerId]:
+        """The servers that have tasks."""
+        return {server for _, server in self._of_task.values()}
+
     def find(self, request: str) -> Member | None:
         """A request by its id."""
         return self._members.get(request)
@@ -167,9 +172,7 @@ class Group:
             self._drafters.remove(server)
         for member in self._members.values():
             member.known.discard(server)
-            for board in (member.decoder.verifying, member.decoder.drafting):
-                if server in board.servers:
-                    board.retire(server)
+            member.decoder.lose(server)
         said = self.handle([Ended(task, Reason.LOST) for task in lost])
         for _ in self.pool.without:
             said += self._collect(1) + self._grow()

@@ -227,6 +227,10 @@ class Pace:
             worth = max(worth, min(0.5, _MESSAGE_WORK * self.message / self.target))
         return math.ceil(math.log(worth) / math.log(min(max(acceptance, 0.01), 0.99)))
 
+    def needed_sp_degree(self, lookahead: int) -> int:
+        """The smallest SP degree with which verifications of a request never wait."""
+        return needed_sp_degree(self.target + self.message, self._drafter_or_little, lookahead)
+
     def si_lookahead(self, acceptance: float | None = None, most: int = 16) -> int:
         """The lookahead with which SI commits most tokens a second."""
         a = self.acceptance if acceptance is None else acceptance

@@ -54,29 +54,46 @@ def load_checkpoint(
         ModelError: It cannot be found, loaded or split, or its cache cannot be cropped.
     """
     disable_progress_bar()  # many servers load at once, into one log
-    place = locate(source)
+    place = check_checkpoint(source, ranks)
     options: dict[str, Any] = {"dtype": dtype}
     if dtype == "auto" and device.type == "cpu":
         options["dtype"] = "float32"
     if "gguf_file" in place:
         options["quantization_config"] = GgufConfig(dequantize=True)
-    if ranks > 1:
-        if device.type == "cpu" and torch.cuda.is_available():
-            raise ModelError(
-                f"{source}: transformers would split it over GPUs; hide them from servers on CPUs "
-                "with CUDA_VISIBLE_DEVICES="
-            )
-        options["distributed_config"] = DistributedConfig(tp_size=ranks)
-    if stages > 1:
-        _need_packages(source, "parallel_style: pipeline", ["accelerate"], "pipeline")
-        options["device_map"] = "balanced"
+    options |= _split(source, device, ranks, stages)
     with _in_one_line(source):
-        model_config = AutoConfig.from_pretrained(**place)
-        refuse_unsuitable(source, model_config)
-        refuse_unshardable(source, model_config, ranks)
         model = AutoModelForCausalLM.from_pretrained(**place, **options)
         model.eval().requires_grad_(False)
         return model if stages > 1 else model.to(device)
+
+
+def _split(source: str, device: torch.device, ranks: int, stages: int) -> dict[str, Any]:
+    if stages > 1:
+        _need_packages(source, "parallel_style: pipeline", ["accelerate"], "pipeline")
+        return {"device_map": "balanced"}
+    if ranks == 1:
+        return {}
+    if device.type == "cpu" and torch.cuda.is_available():
+        raise ModelError(
+            f"{source}: transformers would split it over GPUs; hide them from servers on CPUs "
+            "with CUDA_VISIBLE_DEVICES="
+        )
+    return {"distributed_config": DistributedConfig(tp_size=ranks)}
+
+
+def check_checkpoint(source: str, ranks: int = 1) -> dict[str, Any]:
+    """Returns the arguments with which transformers finds ``source``, once its configuration says
+    that it can be used, by ``ranks`` processes together. No weights are read.
+
+    Raises:
+        ModelError: It cannot.
+    """
+    place = locate(source)
+    with _in_one_line(source):
+        config = AutoConfig.from_pretrained(**place)
+        refuse_unsuitable(source, config)
+        refuse_unshardable(source, config, ranks)
+    return place
 
 
 def locate(source: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ goes over a socket: it waits for no device, and it breaks when either end does.
 import contextlib
 import os
 import traceback
+from datetime import timedelta
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Connection, Listener
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from dsi_ray.models.packing import Stop
 
 _GO, _STOP = b"\0", b"\1"
 _HOST = "127.0.0.1"
+_SKEW = timedelta(hours=2)
+"""By which one rank may have read its weights later than another."""
 
 Forward = Callable[[Step, Stop], Tensor]
 
@@ -120,10 +123,15 @@ class _Told:
 
 
 def _join(store: Store, rank: int, ranks: int, device: torch.device) -> None:
-    if device.type == "cuda":
-        dist.init_process_group("nccl", store=store, rank=rank, world_size=ranks, device_id=device)
-    else:
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+    on_gpu = device.type == "cuda"
+    dist.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        store=store,
+        rank=rank,
+        world_size=ranks,
+        timeout=_SKEW,
+        device_id=device if on_gpu else None,
+    )
 
 
 @contextlib.contextmanager

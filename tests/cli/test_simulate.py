@@ -10,6 +10,7 @@ from tests.cli.conftest import dsi_ray
 SMALLEST = {
     "heatmap": ("--resolution=2", "--coarse=1", "--texts=1"),
     "jitter": ("--traces=1",),
+    "throughput": ("--requests=2", "--devices=2"),
 }
 FILES = {
     "heatmap": {
@@ -19,6 +20,7 @@ FILES = {
         for suffix in ("csv", "png")
     },
     "jitter": {"jitter.csv"},
+    "throughput": {"throughput.csv", "throughput.png"},
 }
 
 

@@ -147,6 +147,12 @@ class Decoder(ABC):
         cancels = [_cancel(self.verifying, live) for live in unwanted]
         return [*self._go_on(), *cancels]
 
+    def lose(self, server: ServerId) -> None:
+        """A server died: nothing more is sent to it. The ends of its tasks come as events."""
+        for board in (self.verifying, self.drafting):
+            if server in board.servers:
+                board.retire(server)
+
     def add_drafter(self, server: ServerId) -> list[Command]:
         """Lets a drafter guess for the request."""
         self.drafting.add(server)

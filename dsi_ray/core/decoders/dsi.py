@@ -73,6 +73,11 @@ class DSI(Decoder):
             commands += [self._prefill(server) for server in others]
         return commands
 
+    def lose(self, server: ServerId) -> None:
+        """A server died: nothing more is sent to it."""
+        super().lose(server)
+        self._drafters = [drafter for drafter in self._drafters if drafter.server != server]
+
     def add_drafter(self, server: ServerId) -> list[Command]:
         """Lets a drafter guess for the request."""
         self._drafters.append(_Drafter(server, self.tree.root))
