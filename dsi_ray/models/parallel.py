@@ -9,8 +9,8 @@ goes over a socket: it waits for no device, and it breaks when either end does.
 import contextlib
 import os
 import traceback
-from datetime import timedelta
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from multiprocessing.connection import Client, Connection, Listener
 from typing import NamedTuple
 
