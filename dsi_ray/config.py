@@ -68,11 +68,16 @@ class ModelConfig(_Schema):
             model, ``simulated:tpot_ms=30,acceptance_rate=0.8`` sets the simulation too.
         dtype: Of the computation; ``auto`` is float32 on a CPU and the checkpoint's on a GPU.
         device: ``auto`` takes a GPU where ``num_gpus`` asks for one.
-        num_gpus: GPUs that Ray reserves for each server; None means one for ``device: cuda``.
+        num_gpus: GPUs that Ray reserves for each server; None means ``parallel`` of them for
+            ``device: cuda``.
         num_cpus: CPUs that Ray reserves for each server.
-        threads: Torch threads of each server on a CPU.
+        parallel: Devices of each server, all on one node.
+        parallel_style: ``tensor`` splits each layer: all devices work on each token, a process
+            each. ``pipeline`` gives each device some of the layers: for models that do not fit on
+            one, where transformers cannot split a layer.
+        threads: Torch threads of each process of a server on a CPU.
         accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
-        kv_cache_bytes: Budget of each server's KV cache. It is taken as it is needed; beyond it
+        kv_cache_bytes: Budget of each device's KV cache. It is taken as it is needed; beyond it
             the texts of finished requests are dropped, then those of requests that do not run now.
         prefill_chunk: Most tokens of prompts in one forward. A longer prompt takes several, between
             which other requests of the server go on.
@@ -87,6 +92,8 @@ class ModelConfig(_Schema):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     num_gpus: Annotated[int, Field(ge=0)] | None = None
     num_cpus: Annotated[float, Field(ge=0)] = 0.0
+    parallel: Annotated[int, Field(ge=1)] = 1
+    parallel_style: Literal["tensor", "pipeline"] = "tensor"
     threads: Annotated[int, Field(ge=1)] = 1
     accelerator_type: str | None = None
     kv_cache_bytes: Annotated[int, Field(gt=0)] = 2**30
@@ -109,6 +116,28 @@ class ModelConfig(_Schema):
         if not self.own_process and (self.num_gpus or self.device == "cuda"):
             raise ValueError("own_process: false is for drafters on a CPU: leave it out")
         return self
+
+    @model_validator(mode="after")
+    def _devices_can_share(self) -> Self:
+        if self.parallel == 1:
+            return self
+        if self.model in ("lookup", "simulated") or not self.own_process:
+            raise ValueError(f"parallel: {self.parallel} is for models with processes of their own")
+        if self.num_gpus not in (None, self.parallel if self.uses_gpu else 0):
+            raise ValueError(f"parallel: {self.parallel} takes as many GPUs: leave num_gpus out")
+        if self.parallel_style == "pipeline" and not self.uses_gpu:
+            raise ValueError("parallel_style: pipeline is for GPUs: add device: cuda")
+        return self
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether it runs on GPUs; Ray need not reserve them."""
+        return self.device == "cuda" or (self.device == "auto" and bool(self.num_gpus))
+
+    @property
+    def ranks(self) -> int:
+        """Number of processes of each server."""
+        return self.parallel if self.parallel_style == "tensor" else 1
 
     @classmethod
     def parse(cls, value: Any) -> Any:

@@ -177,6 +177,22 @@ class Pace:
         run_ahead = max(lookahead, first_block, min(most, self._depth(sp_degree, acceptance))) + 1
         return Plan(lookahead, run_ahead, first_block)
 
+    def token(self, sp_degree: int) -> float:
+        """Expected latency of a token with DSI; a message there and one back count to the target.
+
+        Args:
+            sp_degree: Number of target servers.
+        """
+        latencies = Latencies(self.target + 2 * self.message, self.drafter, self.acceptance)
+        plan = self.plan(sp_degree)
+        speculative = (
+            latencies.dsi_single(plan.first_block)
+            if sp_degree == 1
+            else latencies.dsi(plan.lookahead, sp_degree)
+        )
+        # A target that goes on alone waits for no message.
+        return min(speculative, self.target)
+
     def lookahead(self, sp_degree: int, acceptance: float | None = None) -> int:
         """The lookahead for DSI.
 

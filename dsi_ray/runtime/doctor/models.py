@@ -22,7 +22,7 @@ def _check_model(check: str, config: ModelConfig, role: Role) -> Finding:
     source = checkpoint_source(config, role)
     try:
         if source is not None:
-            check_checkpoint(source)
+            check_checkpoint(source, config.ranks)
     except ModelError as error:
         return _failed(check, error)
     return Finding(check, State.OK, config.model)
