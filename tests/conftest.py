@@ -28,8 +28,9 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "check"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps all that starts Ray in one of several test processes."""
+    """Keeps all that starts Ray in one of several test processes, if there are several."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "ray_cluster" in fixtures or item.path.parent.name == "cli":
