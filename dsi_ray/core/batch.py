@@ -51,6 +51,7 @@ class PartResult:
 
     tokens: Sequence[int] = ()
     logprobs: Sequence[TokenLogprobs] = ()
+    proposals: Sequence[bytes] = ()
     error: str | None = None
 
 
@@ -157,7 +158,9 @@ class ServerBatch:
             elif part.is_chunk:
                 continue
             else:
-                events += entry.session.finish(result.tokens, entry.spent, result.logprobs)
+                events += entry.session.finish(
+                    result.tokens, entry.spent, result.logprobs, result.proposals
+                )
             entry.open, entry.spent = None, 0.0
         return events
 
