@@ -18,19 +18,22 @@ of them decides a position:
   after any other.
 """
 
-import struct
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
+import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dsi_ray.models.base import Forwarded
 from dsi_ray.models.hashing import position_key
 from dsi_ray.models.sampling.noise import gumbel, random_bits, uniform
 
-HEAD = 32
-"""A draft is drawn from this many of the drafter's likeliest tokens: few enough for a message."""
+MOST_IDS = 512
+MASS = 0.99
+"""A draft is drawn from the drafter's likeliest tokens with this probability together, and from no
+more than so many: few enough for a message. What is cut off is lost to the acceptance rate only."""
 
 _ACCEPT, _RESAMPLE = range(2)
 """Purposes of noise; the key itself is for drawing."""
@@ -41,25 +44,26 @@ class Proposal(NamedTuple):
 
     Attributes:
         token: The draft.
-        ids: All that it could have been.
-        weights: Of each of them, in float32; they add up to about 1.
+        ids: All that it could have been: integers.
+        weights: Of each of them, float32; their sum may be any.
     """
 
     token: int
-    ids: tuple[int, ...]
-    weights: tuple[float, ...]
+    ids: NDArray[numpy.integer[Any]]
+    weights: NDArray[numpy.float32]
 
     def pack(self) -> bytes:
         """As it travels: 4 bytes for the token and 8 for each id."""
-        size = len(self.ids)
-        return struct.pack(f"<{1 + size}i{size}f", self.token, *self.ids, *self.weights)
+        token = self.token.to_bytes(4, "little")
+        return token + self.ids.astype("<i4").tobytes() + self.weights.astype("<f4").tobytes()
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
         """The reverse of :meth:`pack`."""
         size = (len(data) - 4) // 8
-        token, *rest = struct.unpack(f"<{1 + size}i{size}f", data)
-        return cls(token, tuple(rest[:size]), tuple(rest[size:]))
+        ids = numpy.frombuffer(data, "<i4", size, 4)
+        weights = numpy.frombuffer(data, "<f4", size, 4 + 4 * size)
+        return cls(int.from_bytes(data[:4], "little"), ids, weights)
 
 
 def draw_drafts(scores: Tensor, keys: Sequence[int]) -> Forwarded:
@@ -69,14 +73,18 @@ def draw_drafts(scores: Tensor, keys: Sequence[int]) -> Forwarded:
         scores: Of shape (rows, vocabulary), float64: log probabilities up to a constant.
         keys: Of each row's noise.
     """
-    head = scores.topk(min(HEAD, scores.shape[1]))
-    # Drawn from exactly what is reported.
-    weights = head.values.softmax(-1).float()
+    head = scores.topk(min(MOST_IDS, scores.shape[1]))
+    q = (head.values - scores.logsumexp(-1, keepdim=True)).exp()
+    # Drawn from exactly what is reported: after the cut, and rounded.
+    weights = q.masked_fill(q.cumsum(-1) - q >= MASS, 0).float()
     noise = gumbel(keys, scores.shape[1], scores.device).gather(-1, head.indices)
     best = (weights.double().log() + noise).argmax(-1, keepdim=True)
     tokens: list[int] = head.indices.gather(-1, best)[:, 0].tolist()
-    rows = zip(tokens, head.indices.tolist(), weights.tolist(), strict=True)
-    return Forwarded(tokens, proposals=[_proposal(*row).pack() for row in rows])
+    # The likeliest come first: what is cut off is behind them.
+    sizes: list[int] = (weights > 0).sum(-1).tolist()
+    rows = zip(tokens, head.indices.cpu().numpy(), weights.cpu().numpy(), sizes, strict=True)
+    proposals = [Proposal(token, ids[:size], row[:size]).pack() for token, ids, row, size in rows]
+    return Forwarded(tokens, proposals=proposals)
 
 
 def accept_or_resample(scores: Tensor, keys: Sequence[int], proposals: Sequence[bytes]) -> Tensor:
@@ -104,18 +112,12 @@ def accept_or_resample(scores: Tensor, keys: Sequence[int], proposals: Sequence[
     return torch.where(accepted, drafts, resampled)[:, 0]
 
 
-def _proposal(token: int, ids: list[int], weights: list[float]) -> Proposal:
-    possible = [(i, weight) for i, weight in zip(ids, weights, strict=True) if weight > 0]
-    return Proposal(token, *zip(*possible, strict=True))
-
-
 def _dense(proposals: Sequence[Proposal], vocab_size: int) -> Tensor:
     """The distributions that the drafts were drawn from: (rows, vocab_size), float64."""
-    dense = torch.zeros(len(proposals), vocab_size, dtype=torch.float64)
+    dense = numpy.zeros((len(proposals), vocab_size))
     for row, proposal in zip(dense, proposals, strict=True):
-        weights = torch.tensor(proposal.weights, dtype=torch.float64)
-        row[list(proposal.ids)] = weights / weights.sum()
-    return dense
+        row[proposal.ids] = proposal.weights / proposal.weights.sum(dtype=numpy.float64)
+    return torch.from_numpy(dense)
 
 
 def _for(purpose: int, keys: Sequence[int]) -> list[int]:
