@@ -1,10 +1,10 @@
 """Verification by rejection sampling: the law of whole texts, with real decoders."""
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -22,38 +22,40 @@ from tests.core.scenario import Durations
 from tests.core.strategies import durations, plans
 from tests.models.sampling.statistics_of import misfit
 
-VOCABULARY = 4
 EOS = 0
 PROMPT = (1, 2)
-END = StopCriteria(6, frozenset({EOS}))
-TEXTS = 240
+END = StopCriteria(12, frozenset({EOS}))
+TEXTS = 200
 """Of each case."""
 
-DRAFTERS = {"identical": 0.0, "half right": 0.4, "hopeless": 1.0}
+DRAFTERS = {"identical": 0.0, "half right": 0.5, "hopeless": 1.0}
 SERVERS = {"dsi 1": ("dsi", 1), "dsi 3": ("dsi", 3), "si": ("si", 1)}
+
+ROWS = {1: torch.tensor([-1.5, 0.8, 0.1]).double(), 2: torch.tensor([-1.2, -0.4, 0.9]).double()}
 
 
 class Chain(Table):
-    """Depends on the last token and the parity of the position: few laws, so that each is met."""
+    """Depends on the last token only: few laws, so that each is met often.
+
+    The worse a drafter, the more often it ends the text.
+    """
 
     def logits(self, prefix: Prefix) -> torch.Tensor:
-        """Of the token after ``prefix``."""
-        return _cached(self.seed, self.blur, prefix[-1], len(prefix) % 2)
+        """Of the token after ``prefix``; what follows the end of a text does not matter."""
+        row = ROWS[prefix[-1] or 1]
+        return (1 - self.blur) * row + self.blur * row.flip(0)
 
 
-@cache
-def _cached(seed: int, blur: float, last: int, parity: int) -> torch.Tensor:
-    return Table(seed, VOCABULARY, blur).logits((last, parity)) * 0.6
-
-
-TARGET = Chain(5, VOCABULARY)
+VOCABULARY = 3
+TARGET = Chain(0, VOCABULARY)
+LAWS = {last: row.softmax(-1).tolist() for last, row in ROWS.items()}
 
 
 def scenario(
     blur: float, sp_degree: int, seed: int = 0, messages: Durations = (0,), drafters: int = 1
 ) -> SampledScenario:
     """A request whose drafts come fast or slowly, so that plain steps and blocks compete."""
-    drafter = partial(Chain, TARGET.seed, VOCABULARY, blur)
+    drafter = partial(Chain, 0, VOCABULARY, blur)
     params = SamplingParams(temperature=1, max_tokens=END.max_tokens)
     return SampledScenario(
         target=Language(0, VOCABULARY),
@@ -71,38 +73,28 @@ def scenario(
     )
 
 
-def transitions(blur: float, algorithm: str, sp_degree: int) -> Iterator[tuple[Prefix, int]]:
-    """What each token of many texts depends on, and the token."""
+def transitions(blur: float, algorithm: str, sp_degree: int) -> Iterator[tuple[int, int]]:
+    """Each token of many texts, with the one before it."""
     for seed in range(TEXTS):
         driver = scenario(blur, sp_degree, seed, messages=(seed % 4,)).driver(algorithm)
-        path = [*PROMPT, *driver().tokens]
-        assert not driver.failures
-        for i in range(len(PROMPT), len(path)):
-            yield (path[i - 1], i % 2), path[i]
+        yield from pairwise((PROMPT[-1], *driver().tokens))
 
 
 @pytest.mark.parametrize("blur", DRAFTERS.values(), ids=DRAFTERS)
 @pytest.mark.parametrize(("algorithm", "sp_degree"), SERVERS.values(), ids=SERVERS)
 def test_texts_have_the_targets_law(algorithm: str, sp_degree: int, blur: float) -> None:
-    """Each token after each prefix, the ends of texts included: chi-square, all cells together."""
+    """Each token after each other one, the ends of texts included."""
     found = list(transitions(blur, algorithm, sp_degree))
-    sizes = Counter(state for state, _ in found)
-    laws = {
-        (state, token): p * sizes[state] / len(found)
-        for state in sizes
-        for token, p in enumerate(torch.softmax(TARGET.logits((state[0],) * (2 + state[1])), -1))
-    }
-    common = {key: float(p) for key, p in laws.items() if p * len(found) >= 5}
-    drawn = [pair for pair in found if pair in common]
-    total = sum(common.values())
-    assert len(drawn) > 0.9 * len(found)
-    assert misfit(drawn, {key: p / total for key, p in common.items()}) < 4
+    for last, law in LAWS.items():
+        after = [token for before, token in found if before == last]
+        assert len(after) > 300
+        assert abs(misfit(after, dict(enumerate(law)))) < 4
 
 
 def acceptance(algorithm: str, *, rejection: bool) -> float:
     """Share of judged drafts that were accepted, in long texts of a larger vocabulary."""
     rates = Counter[str]()
-    for seed in range(20):
+    for seed in range(10):
         short = scenario(0.4, 1, seed)
         long = dataclasses.replace(
             short,
@@ -119,17 +111,16 @@ def acceptance(algorithm: str, *, rejection: bool) -> float:
     return rates["accepted"] / rates["judged"]
 
 
-@pytest.mark.parametrize(("algorithm", "gain"), [("si", 0.03), ("dsi", 0.01)])
-def test_more_drafts_are_accepted_than_by_exact_matching(algorithm: str, gain: float) -> None:
+@pytest.mark.parametrize("algorithm", ["si", "dsi"])
+def test_more_drafts_are_accepted_than_by_exact_matching(algorithm: str) -> None:
     """In SI all drafts are verified together with what they were drawn from; in DSI the first of a
     block often is not: its verdict was under way before the draft was there."""
-    exact = acceptance(algorithm, rejection=False)
-    assert acceptance(algorithm, rejection=True) > exact + gain
+    assert acceptance(algorithm, rejection=True) > acceptance(algorithm, rejection=False)
 
 
 @settings(max_examples=30)
 @given(
-    blur=st.sampled_from([0.0, 0.4, 1.0]),
+    blur=st.sampled_from([0.0, 0.5, 1.0]),
     sp_degree=st.integers(1, 3),
     messages=durations(),
     plan=plans(),
@@ -179,10 +170,8 @@ def test_exact_verification_carries_no_proposals() -> None:
 
 def test_the_laws_tell_the_drafters_from_the_target() -> None:
     """Guards the cases above: a text of the drafter's law would be noticed."""
-    half = Chain(TARGET.seed, VOCABULARY, 0.4)
-    states = [(last, 0) for last in range(VOCABULARY)]
-    apart = [
-        (half.logits(state).softmax(-1) - TARGET.logits(state).softmax(-1)).abs().sum() / 2
-        for state in states
-    ]
-    assert math.fsum(apart) / len(apart) > 0.1
+    half = Chain(0, VOCABULARY, DRAFTERS["half right"])
+    for last, law in LAWS.items():
+        own = half.logits((last,)).softmax(-1).tolist()
+        expected = [token for token, p in enumerate(own) for _ in range(round(300 * p))]
+        assert misfit(expected, dict(enumerate(law))) > 10
