@@ -12,7 +12,7 @@ demo: .venv/.user ## Serve the built-in pair, stream a completion, compare non-S
 	$(BIN)/dsi-ray demo
 
 test: .venv/.dev ## Run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 check: .venv/.dev ## What must pass before a commit: style and types
 	$(BIN)/ruff check .

@@ -79,11 +79,16 @@ class ModelConfig(_Schema):
             model, ``simulated:tpot_ms=30,acceptance_rate=0.8`` sets the simulation too.
         dtype: Of the computation; ``auto`` is float32 on a CPU and the checkpoint's on a GPU.
         device: ``auto`` takes a GPU where ``num_gpus`` asks for one.
-        num_gpus: GPUs that Ray reserves for each server; None means one for ``device: cuda``.
+        num_gpus: GPUs that Ray reserves for each server; None means ``parallel`` of them for
+            ``device: cuda``.
         num_cpus: CPUs that Ray reserves for each server.
-        threads: Torch threads of each server on a CPU.
+        parallel: Devices of each server, all on one node.
+        parallel_style: ``tensor`` splits each layer: all devices work on each token, a process
+            each. ``pipeline`` gives each device some of the layers: for models that do not fit on
+            one, where transformers cannot split a layer.
+        threads: Torch threads of each process of a server on a CPU.
         accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
-        kv_cache_bytes: Budget of each server's KV cache. It is taken as it is needed; beyond it
+        kv_cache_bytes: Budget of each device's KV cache. It is taken as it is needed; beyond it
             the texts of finished requests are dropped, then those of requests that do not run now.
         prefill_chunk: Most tokens of prompts in one forward. A longer prompt takes several, between
             which other requests of the server go on.
@@ -98,6 +103,8 @@ class ModelConfig(_Schema):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     num_gpus: Annotated[int, Field(ge=0)] | None = None
     num_cpus: Annotated[float, Field(ge=0)] = 0.0
+    parallel: Annotated[int, Field(ge=1)] = 1
+    parallel_style: Literal["tensor", "pipeline"] = "tensor"
     threads: Annotated[int, Field(ge=1)] = 1
     accelerator_type: str | None = None
     kv_cache_bytes: Annotated[int, Field(gt=0)] = 2**30
@@ -121,6 +128,28 @@ class ModelConfig(_Schema):
             raise ValueError("own_process: false is for drafters on a CPU: leave it out")
         return self
 
+    @model_validator(mode="after")
+    def _devices_can_share(self) -> Self:
+        if self.parallel == 1:
+            return self
+        if self.model in ("lookup", "simulated") or not self.own_process:
+            raise ValueError(f"parallel: {self.parallel} is for models with processes of their own")
+        if self.num_gpus not in (None, self.parallel if self.uses_gpu else 0):
+            raise ValueError(f"parallel: {self.parallel} takes as many GPUs: leave num_gpus out")
+        if self.parallel_style == "pipeline" and not self.uses_gpu:
+            raise ValueError("parallel_style: pipeline is for GPUs: add device: cuda")
+        return self
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether it runs on GPUs; Ray need not reserve them."""
+        return self.device == "cuda" or (self.device == "auto" and bool(self.num_gpus))
+
+    @property
+    def ranks(self) -> int:
+        """Number of processes of each server."""
+        return self.parallel if self.parallel_style == "tensor" else 1
+
     @classmethod
     def parse(cls, value: Any) -> Any:
         """Turns the short form, a string, into fields."""
@@ -138,13 +167,14 @@ Lookahead = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
 class EngineConfig(_Schema):
-    """One DSI group: drafters, target servers and how they decode by default.
+    """DSI groups, each of drafters and target servers, and how they decode by default.
 
     Attributes:
         target: The model whose text is served.
         drafters: The models that guess; of two on the same path the first survives. By default
             the demo target has the demo drafter, and every other target ``lookup``.
-        sp_degree: Number of target servers.
+        sp_degree: Number of target servers of a group.
+        num_groups: Number of groups, all alike; each request is one group's.
         algorithm: ``dsi``, ``si`` or ``non-si``.
         lookahead: Drafts in a verification task; ``auto`` follows Equation 1.
         verification: ``exact`` or ``rejection``.
@@ -157,6 +187,7 @@ class EngineConfig(_Schema):
     target: Model = ModelConfig(model="demo")
     drafters: tuple[Model, ...] = ()
     sp_degree: Annotated[int, Field(ge=1, le=64)] = 1
+    num_groups: Annotated[int, Field(ge=1)] = 1
     algorithm: Algorithm = Algorithm.DSI
     lookahead: Lookahead = "auto"
     verification: Verification = Verification.EXACT

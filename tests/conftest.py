@@ -28,6 +28,14 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "check"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps all that starts Ray in one of several test processes."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "ray_cluster" in fixtures or item.path.parent.name == "cli":
+            item.add_marker(pytest.mark.xdist_group("ray"))
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """A local Ray with more CPUs than this machine has: most servers ask for none."""

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import dsi_ray
-from dsi_ray.cli import bench, demo, generate, plan, profile, serve, simulate
+from dsi_ray.cli import bench, demo, doctor, generate, plan, profile, serve, simulate, status
 from dsi_ray.cli.errors import OneLineErrors
 from dsi_ray.cli.json_file import JsonCommand
 
@@ -23,6 +23,8 @@ app.command("bench", cls=JsonCommand)(bench.command)
 app.command("demo", cls=JsonCommand)(demo.command)
 app.command("plan", cls=JsonCommand)(plan.command)
 app.command("profile", cls=JsonCommand)(profile.command)
+app.command("status", cls=JsonCommand)(status.command)
+app.command("doctor", cls=JsonCommand)(doctor.command)
 app.add_typer(simulate.app)
 
 

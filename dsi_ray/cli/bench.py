@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dsi_ray.cli.figures import Columns, with_progress
+from dsi_ray.cli.figures import print_rows as print_table
 from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
 from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.progress import progress_bar, starting
@@ -16,6 +19,17 @@ from dsi_ray.params import SamplingParams
 if TYPE_CHECKING:
     from dsi_ray.experiments.bench import Contender
     from dsi_ray.runtime.engine import Engine
+
+
+_CROWD_COLUMNS: Columns = {
+    "requests\nat once": ("concurrency", "d"),
+    "tokens\n/s": ("tokens_per_second", ".0f"),
+    "times\nthe first": ("speedup", ".2f"),
+    "TPOT\nms": ("tpot_ms", ".1f"),
+    "messages\n/token": ("messages_per_token", ".2f"),
+    "forwards\n/token": ("forwards_per_token", ".2f"),
+    "same tokens": ("identical_tokens", ""),
+}
 
 
 @with_engine_options
@@ -41,12 +55,22 @@ def command(
             help="Also transformers' own generate (HF), plain and with an assistant model.",
         ),
     ] = False,
+    concurrency: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Instead: so many of the requests, of mixed lengths, at once; may be repeated.",
+            min=1,
+        ),
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Compare non-SI, SI and DSI on the same prompts."""
+    """Compare non-SI, SI and DSI on the same prompts, or one request at a time with many."""
     config = engine.load(EngineConfig)
     params = sampling_params(max_tokens=max_tokens)
     check_writable(json_file)
+    if concurrency:
+        write_json(_crowd(config, concurrency, prompts, params, json_file != STDOUT), json_file)
+        return
     from dsi_ray.experiments.bench import baselines, dsi, with_threads
     from dsi_ray.runtime.engine import Engine
 
@@ -65,6 +89,38 @@ def command(
         title = None if json_file == STDOUT else f"{config.target.model}, {prompts} prompts"
         figures = compare(running, contenders, prompts, params, title)
     write_json(figures, json_file)
+
+
+def _crowd(
+    config: EngineConfig,
+    concurrencies: Sequence[int],
+    count: int,
+    params: SamplingParams,
+    prints: bool,
+) -> dict[str, Any]:
+    """Runs the same requests with ever more at once, prints the table and returns its figures."""
+    from dsi_ray.experiments.bench import environment
+    from dsi_ray.experiments.concurrency import measure, mixed
+    from dsi_ray.experiments.prompts import held_out_code
+    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.runtime.request import Decoding
+
+    with ExitStack() as engines:
+        with starting():
+            running = engines.enter_context(Engine(config))
+        works = mixed(
+            [running.tokenizer.encode(t) for t in held_out_code(count)], params.max_tokens
+        )
+        measured = with_progress(
+            "Generating",
+            len(concurrencies) * len(works),
+            lambda step: measure(running, works, concurrencies, Decoding.default(config), step),
+        )
+    rows = [asdict(row) for row in measured]
+    if prints:
+        title = f"{config.target.model}, {config.algorithm}, {count} requests"
+        print_table(title, rows, _CROWD_COLUMNS)
+    return {"rows": rows, "config": config.model_dump(mode="json"), "environment": environment()}
 
 
 def compare(

@@ -113,6 +113,18 @@ def save_grid(out: Path, rows: Rows) -> None:
     draw_heatmaps(out / "grid.png", "Measured on Ray", panels, columns=4)
 
 
+def save_joint(out: Path, rows: Rows) -> None:
+    """Writes the joint plan, as CSV and PNG: a line for each number of devices of a server."""
+    from dsi_ray.experiments.plots import draw_lines
+
+    save_rows(out, "joint_plan", rows)
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        point = row["sp_degree"], row["dsi_ms_per_token"]
+        lines.setdefault(f"MP {row['model_parallel']}", []).append(point)
+    draw_lines(out / "joint_plan.png", lines, "target servers (SP)", "ms a token with DSI")
+
+
 def save_table(out: Path, rows: Rows) -> None:
     """Writes the speedups of Table 2 over SI, as measured, at the bound and in the paper."""
     from dsi_ray.experiments.plots import draw_bars

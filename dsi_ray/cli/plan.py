@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from dsi_ray.cli.figures import Columns, print_rows
-from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
+from dsi_ray.cli.figures import Columns, check_outputs, print_rows, save_joint
+from dsi_ray.cli.json_file import STDOUT, JsonFile, write_json
 from dsi_ray.config import ConfigError, EngineConfig, load
 from dsi_ray.core.expected import Latencies
+from dsi_ray.core.joint import Shape, amdahl, joint_plan
 from dsi_ray.core.planner import (
     Pace,
     affordable_sp_degree,
@@ -25,6 +26,17 @@ _COLUMNS: Columns = {
     "DSI/\nnon-SI": ("dsi_over_non_si", ".2f"),
     "DSI/SI": ("dsi_over_si", ".2f"),
 }
+_JOINT_COLUMNS: Columns = {
+    "MP": ("model_parallel", "d"),
+    "SP": ("sp_degree", "d"),
+    "devices": ("devices", "d"),
+    "target\nms": ("target_ms", ".2f"),
+    "planned\nlookahead": ("lookahead", "d"),
+    "DSI ms\n/token": ("dsi_ms_per_token", ".2f"),
+    "over one target\nserver alone": ("over_smallest", ".2f"),
+}
+_SERIAL = 0.1
+"""Of a target forward on one device: kernel launches and the sums between devices, assumed."""
 
 
 def command(
@@ -38,16 +50,30 @@ def command(
         float | None, typer.Option(help="Share of drafts that are right.", min=0, max=1)
     ] = None,
     devices: Annotated[int, typer.Option(help="All there are; one is for the drafter.", min=2)] = 8,
-    model_parallel: Annotated[int, typer.Option(help="Devices of a target server.", min=1)] = 1,
+    model_parallel: Annotated[
+        int, typer.Option(help="Devices of a target server, at least.", min=1)
+    ] = 1,
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            help="Milliseconds of a target forward on more devices, as measured; without, Amdahl's "
+            f"law with a serial share of {_SERIAL:.0%}.",
+            metavar="2:19,4:12",
+        ),
+    ] = None,
     message_ms: Annotated[float, typer.Option(help="Milliseconds of a message.", min=0)] = 0.0,
     config: Annotated[
         Path | None,
         typer.Option(help="YAML file with simulated models; flags override it.", metavar="FILE"),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Directory for the joint plan, CSV and PNG.", metavar="DIR"),
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Choose SP degree and lookahead for the devices at hand (Equation 1)."""
-    check_writable(json_file)
+    """Choose SP degree, lookahead and devices of a target server (Equation 1)."""
+    check_outputs(out, json_file)
     target, drafter, accepted = _latencies(config)
     pace = Pace(
         _given("--target-ms", target_ms, target),
@@ -62,12 +88,19 @@ def command(
         raise ConfigError(f"--devices {devices} are too few: {error}") from error
     useful = largest_useful_sp_degree(pace.target + message_ms, pace.drafter)
     rows = [_row(pace, sp_degree, model_parallel) for sp_degree in range(1, affordable + 1)]
+    targets = amdahl(pace.target, model_parallel, devices, _SERIAL)
+    if scaling is not None:
+        targets = {model_parallel: pace.target, **_measured(scaling, devices)}
+    joint = [_joint_row(shape, pace.target) for shape in joint_plan(pace, devices, targets)]
+    best = min(joint, key=lambda row: (row["dsi_ms_per_token"], row["devices"]))
     figures = {
         "sp_degree": min(affordable, useful),
         "lookahead": rows[min(affordable, useful) - 1]["lookahead"],
         "largest_useful_sp_degree": useful,
         "si_lookahead": pace.si_lookahead(),
         "rows": rows,
+        "joint": joint,
+        "best": best,
     }
     if json_file != STDOUT:
         print_rows("Expected of a long text", rows, _COLUMNS)
@@ -75,29 +108,57 @@ def command(
             f"Take SP {figures['sp_degree']}, lookahead {figures['lookahead']}: "
             f"more than {useful} target servers cannot help."
         )
+        source = "assumed" if scaling is None else "measured"
+        print_rows(f"SP x MP, {source} scaling of the target", joint, _JOINT_COLUMNS)
+        typer.echo(
+            f"The fastest of these: SP {best['sp_degree']} x MP {best['model_parallel']}, "
+            f"{best['dsi_ms_per_token']:.2f} ms a token."
+        )
+    if out is not None:
+        save_joint(out, joint)
     write_json(figures, json_file)
 
 
 def _row(pace: Pace, sp_degree: int, model_parallel: int) -> dict[str, Any]:
-    """What to expect of an SP degree; a message there and one back count to the target."""
+    """What to expect of an SP degree."""
     latencies = Latencies(pace.target + 2 * pace.message, pace.drafter, pace.acceptance)
-    plan = pace.plan(sp_degree)
-    dsi = latencies.dsi(plan.lookahead, sp_degree)
-    if sp_degree == 1:
-        dsi = latencies.dsi_single(plan.first_block)
-    # A target that goes on alone waits for no message.
-    dsi = min(dsi, pace.target)
+    dsi = pace.token(sp_degree)
     return {
         "sp_degree": sp_degree,
         "devices": sp_degree * model_parallel + 1,
         "equation_1_lookahead": smallest_lookahead(
             pace.target + pace.message, pace.drafter, sp_degree
         ),
-        "lookahead": plan.lookahead,
+        "lookahead": pace.plan(sp_degree).lookahead,
         "dsi_ms_per_token": dsi,
         "dsi_over_non_si": pace.target / dsi,
         "dsi_over_si": latencies.si(pace.si_lookahead()) / dsi,
     }
+
+
+def _joint_row(shape: Shape, smallest: float) -> dict[str, Any]:
+    """What to expect of a shape; ``smallest`` is the latency of the smallest target server."""
+    return {
+        "model_parallel": shape.model_parallel,
+        "sp_degree": shape.sp_degree,
+        "devices": shape.devices,
+        "target_ms": shape.non_si,
+        "lookahead": shape.lookahead,
+        "dsi_ms_per_token": shape.token,
+        "over_smallest": smallest / shape.token,
+    }
+
+
+def _measured(scaling: str, devices: int) -> dict[int, float]:
+    """Reads milliseconds by devices of a server, such as ``2:19,4:12``."""
+    points = [item.partition(":") for item in scaling.split(",")]
+    try:
+        measured = {int(count): float(ms) for count, _, ms in points}
+    except ValueError:
+        raise ConfigError(f"--scaling {scaling}: write devices:milliseconds,...") from None
+    if not all(1 <= count < devices and ms > 0 for count, ms in measured.items()):
+        raise ConfigError(f"--scaling {scaling}: from 1 to {devices - 1} devices, above 0 ms")
+    return measured
 
 
 def _latencies(config: Path | None) -> tuple[float | None, float | None, float]:

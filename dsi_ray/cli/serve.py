@@ -30,12 +30,14 @@ def command(
     config = engine.load(ServingConfig, host=host, port=port, served_model_name=served_model_name)
     with contextlib.ExitStack() as server:
         with starting():
-            from dsi_ray.serving.server import running, wait_for_signal
+            from dsi_ray.serving.server import running, stop_signal
 
             url = server.enter_context(running(config))
+        # Before anybody is told that it runs, and may want to end it.
+        stop = stop_signal()
         model = config.model_name
         typer.echo(json.dumps({"url": url, "model": model}) if as_json else _hint(url, model))
-        wait_for_signal()
+        stop.wait()
 
 
 def _hint(url: str, model: str) -> str:

@@ -55,6 +55,27 @@ _JITTER_COLUMNS: Columns = {
     "best fixed\nlookahead": ("best_lookahead", "d"),
     "adaptive/\nbest": ("adaptive_over_best", ".3f"),
 }
+_CHAOS_COLUMNS: Columns = {
+    "servers": ("servers", "s"),
+    "requests": ("requests", "d"),
+    "times": ("disturbances", "d"),
+    "restarts": ("restarts", "d"),
+    "failed": ("failed", "d"),
+    "differing\ntexts": ("differing", "d"),
+    "s": ("seconds", ".1f"),
+}
+
+_LOAD_COLUMNS: Columns = {
+    "load": ("load", ".2f"),
+    "requests\n/s": ("requests_per_second", ".1f"),
+    "non-SI\ns": ("non-SI latency_s", ".2f"),
+    "SI\ns": ("SI latency_s", ".2f"),
+    "DSI\ns": ("DSI latency_s", ".2f"),
+    "DSI/\nnon-SI": ("DSI/non-SI latency", ".2f"),
+    "DSI/\nSI": ("DSI/SI latency", ".2f"),
+    "DSI\ntokens/s": ("DSI tokens_per_second", ".0f"),
+    "of the\nbest": ("DSI/best throughput", ".2f"),
+}
 
 app = typer.Typer(
     name="simulate", help="The paper's figures and tables, in virtual time or on Ray."
@@ -216,4 +237,87 @@ def jitter(
     if json_file != STDOUT:
         print_rows(f"Jitter {amount:.0%}, SP {sp_degree}", rows, _JITTER_COLUMNS)
     save_rows(out, "jitter", rows)
+    write_json({"rows": rows}, json_file)
+
+
+@app.command(cls=JsonCommand)
+def chaos(
+    target: Annotated[str, typer.Option(help="Model of the target servers.")] = (
+        "simulated:tpot_ms=20"
+    ),
+    drafter: Annotated[str, typer.Option(help="Model of the drafter.")] = (
+        "simulated:tpot_ms=4,acceptance_rate=0.8"
+    ),
+    sp_degree: Annotated[int, typer.Option(help="Target servers.", min=1)] = 3,
+    requests: Annotated[int, typer.Option(help="Of each run.", min=1)] = 200,
+    tokens: Annotated[int, typer.Option(help="Of each request.", min=1)] = 100,
+    concurrency: Annotated[int, typer.Option(help="Requests at once.", min=1)] = 8,
+    every_s: Annotated[float, typer.Option(help="Between two disturbances.", min=0.1)] = 3.0,
+    hang_s: Annotated[float, typer.Option(help="How long a server hangs.", min=0.1)] = 5.0,
+    seed: Annotated[int, typer.Option(help="Chooses the servers.")] = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Kill, and stop, random servers under load on Ray: no request may notice."""
+    from dsi_ray.config import EngineConfig
+    from dsi_ray.experiments.chaos import study
+
+    config = EngineConfig.model_validate(
+        {"target": target, "drafters": [drafter], "sp_degree": sp_degree}
+    )
+    check_outputs(None, json_file)
+    rows = with_progress(
+        "Decoding",
+        3 * requests,
+        lambda step: study(config, requests, tokens, concurrency, every_s, hang_s, seed, step),
+    )
+    if json_file != STDOUT:
+        print_rows("What happens to a random server", rows, _CHAOS_COLUMNS)
+    write_json({"rows": rows}, json_file)
+
+
+@app.command(cls=JsonCommand)
+def throughput(
+    target_ms: Annotated[float, typer.Option(help="Milliseconds of a target forward.")] = 30.0,
+    drafter_ms: Annotated[float, typer.Option(help="Milliseconds of a drafter forward.")] = 3.0,
+    acceptance: Annotated[float, typer.Option(help="Of drafts.", min=0, max=1)] = 0.9,
+    devices: Annotated[int, typer.Option(help="Of the node.", min=2)] = 8,
+    knee: Annotated[
+        int, typer.Option(help="Tokens that a forward computes in the time of one.", min=1)
+    ] = 64,
+    slots: Annotated[int, typer.Option(help="Most requests on a device at once.", min=1)] = 16,
+    requests: Annotated[int, typer.Option(help="At each load.", min=2)] = 500,
+    out: Out = None,
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Many requests in virtual time: DSI against batched SI and batched non-SI.
+
+    All have the same devices: DSI drafts on one of them, SI has drafter and target on each and
+    takes the best lookahead at every turn.
+    """
+    from dsi_ray.config import Simulation
+    from dsi_ray.experiments import throughput as experiment
+    from dsi_ray.experiments.node import Node
+
+    check_outputs(out, json_file)
+
+    def model(milliseconds: float) -> Simulation:
+        beyond = milliseconds / knee
+        return Simulation(
+            tpot_ms=milliseconds, per_token_ms=beyond, knee_tokens=knee, acceptance_rate=acceptance
+        )
+
+    node = Node(model(target_ms), model(drafter_ms), devices, slots)
+    measured = with_progress(
+        "Virtual time",
+        len(experiment.LOADS) * len(experiment.SYSTEMS),
+        lambda step: experiment.measure(node, requests, seed, step),
+    )
+    rows = [row.as_row() for row in measured]
+    title = f"{devices} devices, drafter {drafter_ms / target_ms:.0%}, acceptance {acceptance:.0%}"
+    if json_file != STDOUT:
+        print_rows(f"Latency under load: {title}", rows, _LOAD_COLUMNS)
+    save_rows(out, "throughput", rows)
+    if out is not None:
+        experiment.draw(out / "throughput.png", title, measured)
     write_json({"rows": rows}, json_file)

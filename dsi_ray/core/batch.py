@@ -5,7 +5,7 @@ many requests computes them together. The same code runs in the model server and
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dsi_ray.core.messages import Event, Mode, Task, TokenLogprobs
 from dsi_ray.core.session import ServerSession, Step
@@ -21,13 +21,20 @@ class Part:
     Attributes:
         request: Whose it is.
         step: What is wanted.
+        known: How many of the step's tokens need not be computed.
         end: How many of the step's tokens the forward takes. Fewer than all are a chunk of a
             prefill, and give no token.
     """
 
     request: str
     step: Step
+    known: int
     end: int
+
+    @property
+    def computed(self) -> int:
+        """How many tokens the forward computes for it."""
+        return self.end - self.known
 
     @property
     def is_chunk(self) -> bool:
@@ -124,21 +131,18 @@ class ServerBatch:
             cached: How many tokens of a request's path need not be computed.
         """
         whole: list[Part] = []
-        prefills: list[tuple[Part, int]] = []
-        computed = 0
+        prefills: list[Part] = []
         for request, entry in self._entries.items():
             if entry.open is not None and entry.session.interrupted:
                 entry.stopped()
             step = entry.open = entry.open or entry.session.next_step()
             if step is None:
                 continue
-            part = Part(request, step, len(step.tokens))
-            known = cached(request, step.tokens)
-            if known >= step.start - 1:
-                whole.append(part)
-                computed += part.end - known
-            else:
-                prefills.append((part, known))
+            # What is wanted of it has to be computed even if it is cached.
+            known = min(cached(request, step.tokens), step.start - 1)
+            part = Part(request, step, known, len(step.tokens))
+            (whole if known == step.start - 1 else prefills).append(part)
+        computed = sum(part.computed for part in whole)
         room = max(self._chunk - computed, self._chunk // _LEAST_SHARE, 1)
         self._parts = whole + _cut(prefills, room)
         # Who got less than all, or nothing, is first next time.
@@ -171,13 +175,12 @@ class ServerBatch:
         self._parts = []
 
 
-def _cut(prefills: list[tuple[Part, int]], room: int) -> list[Part]:
+def _cut(prefills: list[Part], room: int) -> list[Part]:
     """As many prefills as fit into ``room`` tokens, the last of them cut."""
     parts = []
-    for part, known in prefills:
+    for part in prefills:
         if room <= 0:
             break
-        end = min(part.end, known + room)
-        parts.append(Part(part.request, part.step, end))
-        room -= end - known
+        parts.append(replace(part, end=min(part.end, part.known + room)))
+        room -= parts[-1].computed
     return parts

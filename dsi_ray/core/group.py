@@ -23,6 +23,7 @@ from dsi_ray.core.messages import (
 from dsi_ray.core.placement import least_needed
 from dsi_ray.core.planner import Pace
 from dsi_ray.core.pool import TargetPool
+from dsi_ray.core.watch import Watch, expected_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class Group:
         self.moves = 0
         self.moved_tokens = 0
         self._drafters = list(drafters)
+        self._watch = Watch()
         self._members: dict[str, Member] = {}
         self._of_task: dict[int, tuple[Member, ServerId]] = {}
         self._task_ids = itertools.count()
@@ -105,6 +107,11 @@ class Group:
     def tasks(self) -> int:
         """How many tasks there are whose end was not heard."""
         return len(self._of_task)
+
+    @property
+    def busy(self) -> set[ServerId]:
+        """The servers that have tasks."""
+        return {server for _, server in self._of_task.values()}
 
     def find(self, request: str) -> Member | None:
         """A request by its id."""
@@ -140,6 +147,7 @@ class Group:
             if entry is None:
                 continue
             member, server = entry
+            self._watch.hear(server)
             if isinstance(event, Output) and event.seconds:
                 self._observe(server, event)
             if not (isinstance(event, Output) and event.goes_on):
@@ -170,12 +178,38 @@ class Group:
             self._drafters.remove(server)
         for member in self._members.values():
             member.known.discard(server)
-            for board in (member.decoder.verifying, member.decoder.drafting):
-                if server in board.servers:
-                    board.retire(server)
-        said = self.handle([Ended(task, Reason.LOST) for task in lost])
-        for _ in self.pool.without:
-            said += self._collect(1) + self._grow()
+            member.decoder.lose(server)
+        return self.handle([Ended(task, Reason.LOST) for task in lost]) + self._rescue()
+
+    def overdue(self, now: float) -> dict[ServerId, float]:
+        """Servers whose news is overdue, and how long they were given for it, in seconds.
+
+        To be asked now and then; ``now`` is in seconds, on any clock.
+        """
+        owed: dict[ServerId, float] = {}
+        for task, (member, server) in self._of_task.items():
+            live = member.decoder.verifying.find(task) or member.decoder.drafting.find(task)
+            if live is not None:
+                expected = expected_seconds(live.task, self.pace)
+                owed[server] = max(expected, owed.get(server, 0.0))
+        return self._watch.overdue(now, owed)
+
+    def suspect(self, server: ServerId) -> list[Said]:
+        """A server may hang: others do its work until it is restored or lost.
+
+        What it still reports counts. The last target server is not given up: there is no other.
+        """
+        said: list[Said] = []
+        if server in self._drafters:
+            self._drafters.remove(server)
+            for member in self._going_on():
+                if server in member.decoder.drafting.servers:
+                    said += self._note(member, member.decoder.drop_drafter(server))
+        elif server.role is Role.TARGET and self.pool.size > 1:
+            for request in self.pool.lose(server):
+                member = self._members[request]
+                said += self._note(member, member.decoder.drop_target(server))
+            said += self._rescue()
         return said
 
     def restore(self, server: ServerId) -> list[Said]:
@@ -188,6 +222,13 @@ class Group:
         for member in self._going_on():
             if member.job.drafted:
                 said += self._note(member, member.decoder.add_drafter(server))
+        return said
+
+    def _rescue(self) -> list[Said]:
+        """Finds servers for the requests that have none left."""
+        said: list[Said] = []
+        for _ in self.pool.without:
+            said += self._collect(1) + self._grow()
         return said
 
     def _going_on(self) -> list[Member]:

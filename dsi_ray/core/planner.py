@@ -177,6 +177,22 @@ class Pace:
         run_ahead = max(lookahead, first_block, min(most, self._depth(sp_degree, acceptance))) + 1
         return Plan(lookahead, run_ahead, first_block)
 
+    def token(self, sp_degree: int) -> float:
+        """Expected latency of a token with DSI; a message there and one back count to the target.
+
+        Args:
+            sp_degree: Number of target servers.
+        """
+        latencies = Latencies(self.target + 2 * self.message, self.drafter, self.acceptance)
+        plan = self.plan(sp_degree)
+        speculative = (
+            latencies.dsi_single(plan.first_block)
+            if sp_degree == 1
+            else latencies.dsi(plan.lookahead, sp_degree)
+        )
+        # A target that goes on alone waits for no message.
+        return min(speculative, self.target)
+
     def lookahead(self, sp_degree: int, acceptance: float | None = None) -> int:
         """The lookahead for DSI.
 
@@ -210,6 +226,10 @@ class Pace:
         if sp_degree > 1:
             worth = max(worth, min(0.5, _MESSAGE_WORK * self.message / self.target))
         return math.ceil(math.log(worth) / math.log(min(max(acceptance, 0.01), 0.99)))
+
+    def needed_sp_degree(self, lookahead: int) -> int:
+        """The smallest SP degree with which verifications of a request never wait."""
+        return needed_sp_degree(self.target + self.message, self._drafter_or_little, lookahead)
 
     def si_lookahead(self, acceptance: float | None = None, most: int = 16) -> int:
         """The lookahead with which SI commits most tokens a second."""

@@ -115,10 +115,12 @@ class TargetPool:
         own = self.own(request)
         return [server for server in self.held(request) if server not in own]
 
-    def lose(self, server: ServerId) -> None:
-        """Takes a server out until it is back."""
-        for request in self._users.pop(server, ()):
+    def lose(self, server: ServerId) -> list[str]:
+        """Takes a server out until it is back; returns the requests that it served."""
+        users = sorted(self._users.pop(server, ()))
+        for request in users:
             self._held[request].remove(server)
+        return users
 
     def restore(self, server: ServerId) -> None:
         """Takes a server in."""

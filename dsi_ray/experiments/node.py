@@ -22,7 +22,6 @@ from dsi_ray.core.planner import Pace
 from dsi_ray.experiments.virtual_group import VirtualGroup
 from dsi_ray.experiments.virtual_time import VirtualModel
 from dsi_ray.models import simulated
-from dsi_ray.models.prefix import common_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +79,10 @@ class NodeServer(VirtualModel):
         own = simulated.target_token if role is Role.TARGET else simulated.drafter_token
         super().__init__(lambda path: own(simulation, len(path), path[0]), lambda step: 0.0)
         self._simulation = simulation
-        self._held: dict[str, tuple[int, ...]] = {}
-
-    def cached(self, request: str, tokens: tuple[int, ...]) -> int:
-        """How many tokens of the path the server has computed."""
-        return common_prefix(self._held.get(request, ()), tokens)
 
     def seconds(self, parts: Sequence[Part]) -> float:
-        """Duration of a forward for all of ``parts``, which it computes."""
-        computed = 0
-        for part in parts:
-            computed += max(1, part.end - self.cached(part.request, part.tokens))
-            self._held[part.request] = part.tokens
-        return forward_seconds(self._simulation, computed)
-
-    def release(self, request: str) -> None:
-        """Forgets a request."""
-        self._held.pop(request, None)
+        """Duration of a forward for all of ``parts``."""
+        return forward_seconds(self._simulation, sum(part.computed for part in parts))
 
 
 def forward_seconds(simulation: Simulation, tokens: int) -> float:

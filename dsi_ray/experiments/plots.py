@@ -133,3 +133,25 @@ def draw_bars(file: Path, names: Sequence[str], bars: Mapping[str, Sequence[floa
     ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(file, dpi=130)
     plt.close(figure)
+
+
+def draw_lines(
+    file: Path, lines: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str
+) -> None:
+    """Writes a figure with a line of points for each label; whole numbers on the x axis.
+
+    Raises:
+        ConfigError: Matplotlib is not installed.
+    """
+    plt = pyplot()
+    figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+    for label, points in lines.items():
+        ax.plot(*zip(*points, strict=True), marker="o", label=label)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel(x_label)
+    ax.set_ylabel(y_label)
+    ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(file, dpi=130)
+    plt.close(figure)

@@ -108,7 +108,7 @@ class Profile:
 def profile(config: EngineConfig, prompts: Sequence[str], max_tokens: int) -> Profile:
     """Measures target and drafter one after the other, then how often they agree."""
     params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
-    with Engine(config.model_copy(update={"sp_degree": 1})) as engine:
+    with Engine(_smallest(config)) as engine:
         tokens = [engine.tokenizer.encode(prompt) for prompt in prompts]
         target = _timing(engine, tokens, params)
         accepted = [
@@ -125,8 +125,12 @@ def drafter_alone(config: EngineConfig) -> EngineConfig:
     if drafter.model == "demo":
         # In a target's place this name would mean the demo target.
         drafter = drafter.model_copy(update={"model": str(DRAFTER_DIR)})
-    alone = {"target": drafter, "drafters": (), "algorithm": Algorithm.NON_SI, "sp_degree": 1}
-    return config.model_copy(update=alone)
+    alone = {"target": drafter, "drafters": (), "algorithm": Algorithm.NON_SI}
+    return _smallest(config).model_copy(update=alone)
+
+
+def _smallest(config: EngineConfig) -> EngineConfig:
+    return config.model_copy(update={"sp_degree": 1, "num_groups": 1})
 
 
 def as_json(measured: Profile) -> dict[str, Any]:

@@ -85,4 +85,4 @@ class VirtualGroup(VirtualServers):
                     served.error = error
                 case Release(servers):
                     for server in servers:
-                        self._servers[server].batch.release(member.job.id)
+                        self._release(server, member.job.id)

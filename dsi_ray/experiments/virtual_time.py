@@ -26,6 +26,7 @@ from dsi_ray.core.messages import (
 )
 from dsi_ray.core.session import Step
 from dsi_ray.models.base import Forwarded
+from dsi_ray.models.prefix import common_prefix
 
 
 @dataclass(frozen=True)
@@ -52,17 +53,19 @@ class VirtualModel:
         """Duration of a forward for several requests: here that of the longest part."""
         return max(self.latency(part.step) for part in parts)
 
-    def cached(self, request: str, tokens: tuple[int, ...]) -> int:
-        """How many tokens need not be computed; here prefills are never cut."""
-        return len(tokens)
-
 
 @dataclass(slots=True)
 class _Server:
     model: VirtualModel
     batch: ServerBatch
+    held: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """What is cached for each request."""
     computing: tuple[list[Part], float] | None = None
     """The forward under way and when it began."""
+
+    def cached(self, request: str, tokens: tuple[int, ...]) -> int:
+        """How many tokens of a request's path need not be computed."""
+        return common_prefix(self.held.get(request, ()), tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,11 @@ class VirtualServers(ABC):
         """Puts a new server in a dead one's place: all that it had, and was sent, is lost."""
         self._servers[where] = _Server(self._servers[where].model, ServerBatch(self._chunk))
 
+    def _release(self, where: ServerId, request: str) -> None:
+        """Lets a server forget a request."""
+        self._servers[where].batch.release(request)
+        self._servers[where].held.pop(request, None)
+
     def _at(self, time: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (time, next(self._sequence), action))
 
@@ -206,7 +214,7 @@ class VirtualServers(ABC):
             server.batch.stopped()
         if server.computing is not None:
             return
-        parts = server.batch.compose(server.model.cached)
+        parts = server.batch.compose(server.cached)
         if not parts:
             return
         computing = server.computing = parts, self._now
@@ -229,6 +237,7 @@ class VirtualServers(ABC):
 
     def _finish(self, where: ServerId, parts: list[Part], seconds: float) -> list[Event]:
         server = self._servers[where]
+        server.held |= {part.request: part.tokens for part in parts}
         results = {part.request: self._result(where, part) for part in parts}
         return server.batch.finish(results, seconds)
 

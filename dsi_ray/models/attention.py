@@ -19,8 +19,8 @@ from dsi_ray.models.packing import Group, running
 
 SDPA, EAGER = "dsi_ray_sdpa", "dsi_ray_eager"
 
-Mask = list[tuple[Group, Tensor | None]]
-"""Each group and its mask: (sessions, 1, queries, keys), 0 where attention is allowed, else -inf.
+Mask = list[Tensor | None]
+"""Of each group: (sessions, 1, queries, keys), 0 where attention is allowed, else -inf.
 
 None where torch's attention needs no mask.
 """
@@ -50,7 +50,7 @@ def make_mask(*, always: bool = False, **request: Any) -> Mask | Tensor | None:
         # transformers' own forward: one session, with a cache of its own or none.
         request["allow_is_causal_skip"] &= not always
         return _additive(sdpa_mask(**request), request["dtype"])
-    return [(group, _group_mask(group, always, **request)) for group in packing.groups]
+    return [_group_mask(group, always, **request) for group in packing.groups]
 
 
 def _group_mask(
@@ -94,8 +94,10 @@ def _attend(
     """Calls the model's ``own`` attention on each group; ``key`` is the layer's pool."""
     if not isinstance(attention_mask, list):
         return own(module, query, key, value, attention_mask, **options)
+    packing = running()
+    assert packing is not None, "groups have masks of their own in a packed forward only"
     outputs = []
-    for group, mask in attention_mask:
+    for group, mask in zip(packing.on(query.device).groups, attention_mask, strict=True):
         keys, values = group.read(key, query.shape[-1])
         output, _ = own(module, group.select(query), keys, values, mask, **options)
         outputs.append(group.join(output))

@@ -33,7 +33,7 @@ class ModelInfo:
         dtype: Of the computation.
         device: ``cpu``, ``cuda:0``, or ``none``.
         has_logits: Whether it chooses its tokens from logits, as sampling needs.
-        kv_bytes_per_token: What a token takes in the KV cache; 0 without one.
+        kv_bytes_per_token: What a token takes in the KV cache, on each device; 0 without one.
         kv_capacity: Number of tokens that the KV cache's budget holds.
     """
 

@@ -16,6 +16,7 @@ from transformers import (
     GgufConfig,
 )
 from transformers.cache_utils import DummyLayer, DynamicSlidingWindowLayer
+from transformers.distributed import DistributedConfig
 from transformers.utils.logging import disable_progress_bar
 
 from dsi_ray.config import ModelConfig
@@ -30,35 +31,69 @@ def find_device(config: ModelConfig) -> torch.device:
     Raises:
         ModelError: A GPU is asked for and there is none.
     """
-    if config.device == "cpu" or (config.device == "auto" and not config.num_gpus):
+    if not config.uses_gpu:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise ModelError(f"{config.model}: torch sees no GPU here; use device: cpu")
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def load_checkpoint(source: str, dtype: str, device: torch.device) -> Any:
+def load_checkpoint(
+    source: str, dtype: str, device: torch.device, ranks: int = 1, stages: int = 1
+) -> Any:
     """Returns a transformers model in eval mode on ``device``.
 
     Args:
         source: A directory, a hub id or a GGUF file. Only a hub id may use the network.
         dtype: As in `ModelConfig`.
         device: Where to put it.
+        ranks: Number of processes that load it now, a shard each; they have met.
+        stages: Number of devices, all that torch sees, of which each gets some of the layers.
 
     Raises:
-        ModelError: It cannot be found or loaded, or its cache cannot be cropped.
+        ModelError: It cannot be found, loaded or split, or its cache cannot be cropped.
     """
     disable_progress_bar()  # many servers load at once, into one log
-    place = locate(source)
+    place = check_checkpoint(source, ranks)
     options: dict[str, Any] = {"dtype": dtype}
     if dtype == "auto" and device.type == "cpu":
         options["dtype"] = "float32"
     if "gguf_file" in place:
         options["quantization_config"] = GgufConfig(dequantize=True)
+    options |= _split(source, device, ranks, stages)
     with _in_one_line(source):
-        refuse_unsuitable(source, AutoConfig.from_pretrained(**place))
         model = AutoModelForCausalLM.from_pretrained(**place, **options)
-        return model.eval().requires_grad_(False).to(device)
+        model.eval().requires_grad_(False)
+        return model if stages > 1 else model.to(device)
+
+
+def _split(source: str, device: torch.device, ranks: int, stages: int) -> dict[str, Any]:
+    if stages > 1:
+        _need_packages(source, "parallel_style: pipeline", ["accelerate"], "pipeline")
+        return {"device_map": "balanced"}
+    if ranks == 1:
+        return {}
+    if device.type == "cpu" and torch.cuda.is_available():
+        raise ModelError(
+            f"{source}: transformers would split it over GPUs; hide them from servers on CPUs "
+            "with CUDA_VISIBLE_DEVICES="
+        )
+    return {"distributed_config": DistributedConfig(tp_size=ranks)}
+
+
+def check_checkpoint(source: str, ranks: int = 1) -> dict[str, Any]:
+    """Returns the arguments with which transformers finds ``source``, once its configuration says
+    that it can be used, by ``ranks`` processes together. No weights are read.
+
+    Raises:
+        ModelError: It cannot.
+    """
+    place = locate(source)
+    with _in_one_line(source):
+        config = AutoConfig.from_pretrained(**place)
+        refuse_unsuitable(source, config)
+        refuse_unshardable(source, config, ranks)
+    return place
 
 
 def locate(source: str) -> dict[str, Any]:
@@ -71,7 +106,7 @@ def locate(source: str) -> dict[str, Any]:
     if path.is_dir():
         return {"pretrained_model_name_or_path": str(path), "local_files_only": True}
     if path.suffix == ".gguf" and path.is_file():
-        _need_gguf_packages(source)
+        _need_packages(source, "GGUF", ["gguf", "accelerate"], "gguf")
         return {
             "pretrained_model_name_or_path": str(path.parent),
             "gguf_file": path.name,
@@ -82,11 +117,11 @@ def locate(source: str) -> dict[str, Any]:
     return {"pretrained_model_name_or_path": source}
 
 
-def _need_gguf_packages(source: str) -> None:
-    missing = [name for name in ("gguf", "accelerate") if find_spec(name) is None]
+def _need_packages(source: str, what: str, packages: list[str], extra: str) -> None:
+    missing = [name for name in packages if find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
-        raise ModelError(f"{source}: GGUF needs {names}; pip install 'dsi-ray[gguf]'")
+        raise ModelError(f"{source}: {what} needs {names}; pip install 'dsi-ray[{extra}]'")
 
 
 @contextmanager
@@ -122,6 +157,27 @@ def refuse_unsuitable(source: str, config: Any) -> None:
             f"{source}: {config.model_type} keeps a state that cannot take back a rejected draft; "
             "use a model with plain attention in every layer"
         )
+
+
+def refuse_unshardable(source: str, config: Any, ranks: int) -> None:
+    """Checks that each rank gets whole attention heads.
+
+    Raises:
+        ModelError: It would not, or transformers does not know how to split the model.
+    """
+    text = config.get_text_config(decoder=True)
+    if ranks > 1 and not text.base_model_tp_plan:
+        raise ModelError(
+            f"{source}: {config.model_type} has no plan for tensor parallelism; "
+            "use parallel_style: pipeline"
+        )
+    for kind in ("num_attention_heads", "num_key_value_heads"):
+        heads = getattr(text, kind, None) or ranks
+        if heads % ranks:
+            raise ModelError(
+                f"{source}: its {heads} {kind} cannot be split over {ranks} devices; choose a "
+                "divisor for parallel"
+            )
 
 
 def max_context(config: Any) -> int | None:

@@ -1,6 +1,7 @@
 """From a configuration to a model."""
 
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Role
@@ -9,14 +10,22 @@ from dsi_ray.models.lookup import LookupModel
 from dsi_ray.models.simulated import SimulatedModel
 from dsi_ray.models.tokenizer import PretrainedTokenizer
 
+if TYPE_CHECKING:
+    import torch
 
-def load_model(config: ModelConfig, role: Role, index: int = 0) -> LanguageModel:
+    from dsi_ray.models.parallel import Leader, Meeting
+
+
+def load_model(
+    config: ModelConfig, role: Role, index: int = 0, leader: "Leader | None" = None
+) -> LanguageModel:
     """Returns the model that a server runs.
 
     Args:
         config: Which one, and on what.
         role: What the server is used for.
         index: The server's among those of its role; simulated servers differ in their jitter.
+        leader: Of the processes that hold its other shards, which call `follow` now.
 
     Raises:
         ModelError: It cannot be used as asked.
@@ -27,24 +36,55 @@ def load_model(config: ModelConfig, role: Role, index: int = 0) -> LanguageModel
         if role is Role.TARGET:
             raise ModelError("lookup can only be a drafter; choose another target")
         return LookupModel(config.ngram)
-    return _load_transformers(config, role)
+    return _load_transformers(config, role, leader)
 
 
-def _load_transformers(config: ModelConfig, role: Role) -> LanguageModel:
+def follow(config: ModelConfig, role: Role, rank: int, meeting: "Meeting") -> None:
+    """Computes one shard of a model; returns when its leader is gone.
+
+    Raises:
+        ModelError: It cannot be used as asked.
+    """
+    from dsi_ray.models.checkpoint import find_device
+    from dsi_ray.models.packed_model import PackedModel
+    from dsi_ray.models.parallel import Follower
+    from dsi_ray.models.trial import try_out
+
+    device = find_device(config)
+    follower = Follower(meeting, rank, device)
+    _, model = _load_weights(config, role, device)
+    packed = PackedModel(model)
+    try_out(config.model, packed)
+    follower.follow(packed.forward)
+
+
+def _load_transformers(config: ModelConfig, role: Role, leader: "Leader | None") -> LanguageModel:
     # torch and transformers take seconds to import; the other models need neither.
+    from dsi_ray.models.checkpoint import find_device
+    from dsi_ray.models.transformers_model import TransformersModel
+    from dsi_ray.models.vocabulary import vocab_size
+
+    device = find_device(config)
+    if leader is not None:
+        leader.join(device)
+    source, model = _load_weights(config, role, device)
+    ids = vocab_size(source, model.get_input_embeddings().weight.shape[0])
+    tokenizer = partial(PretrainedTokenizer, source)
+    return TransformersModel(config.model, model, ids, config.kv_cache_bytes, tokenizer, leader)
+
+
+def _load_weights(config: ModelConfig, role: Role, device: "torch.device") -> tuple[str, Any]:
+    """Where the model comes from, and what of it belongs on this process's device."""
     import torch
 
-    from dsi_ray.models.checkpoint import find_device, load_checkpoint
-    from dsi_ray.models.transformers_model import TransformersModel
-    from dsi_ray.models.vocabulary import checkpoint_source, vocab_size
+    from dsi_ray.models.checkpoint import load_checkpoint
+    from dsi_ray.models.vocabulary import checkpoint_source
 
     source = checkpoint_source(config, role)
     assert source is not None
-    device = find_device(config)
-    model = load_checkpoint(source, config.dtype, device)
+    stages = config.parallel // config.ranks
+    model = load_checkpoint(source, config.dtype, device, config.ranks, stages)
     if device.type == "cpu":
         # Some imports reset the number of threads: this comes after all of them.
         torch.set_num_threads(config.threads)
-    ids = vocab_size(source, model.get_input_embeddings().weight.shape[0])
-    tokenizer = partial(PretrainedTokenizer, source)
-    return TransformersModel(config.model, model, ids, config.kv_cache_bytes, tokenizer)
+    return source, model

@@ -5,17 +5,17 @@ about as many tokens form a group: a padded batch. The number of groups, and wit
 operations in a layer, grows with the logarithm of the differences, not with the sessions.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from dsi_ray.models.blocks import BLOCK_TOKENS, BlockPool
+from dsi_ray.models.blocks import BLOCK_TOKENS
 from dsi_ray.models.kv_cache import Segment
 
 _READ_COST = 16
@@ -23,6 +23,13 @@ _READ_COST = 16
 
 _GROUP_COST = 5000
 """What a group costs by itself, in the same unit: one query's look at one token."""
+
+
+class Stop(Protocol):
+    """Whether a forward is to end; an event is one."""
+
+    def is_set(self) -> bool:
+        """Asked once in each layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,7 @@ class Packing:
             that is not finite would show through a mask.
         room: Number of slots that the pools must have.
         stop: Ends the forward at the next layer.
+        copies: What `on` has given, by device.
     """
 
     order: tuple[int, ...]
@@ -109,17 +117,43 @@ class Packing:
     groups: tuple[Group, ...]
     wiped: Tensor | None
     room: int
-    stop: threading.Event
+    stop: Stop
+    copies: "dict[torch.device, Packing]" = field(default_factory=dict)
+
+    def on(self, device: torch.device) -> "Packing":
+        """The same on the device of a layer, which need not be that of the others."""
+        if device == self.positions.device:
+            return self
+        if device not in self.copies:
+            groups = tuple(_moved(group, device) for group in self.groups)
+            self.copies[device] = replace(_moved(self, device), groups=groups)
+        return self.copies[device]
+
+
+P = TypeVar("P", Group, Packing)
+
+
+def _moved(part: P, device: torch.device) -> P:
+    """Moves the tensors among the fields."""
+    values = {field.name: getattr(part, field.name) for field in fields(part)}
+    moved: dict[str, Any] = {
+        name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)
+    }
+    return replace(part, **moved)
 
 
 def pack(
-    segments: Sequence[Segment], pool: BlockPool, stop: threading.Event, device: torch.device
+    segments: Sequence[Segment],
+    recycled: Sequence[int],
+    room: int,
+    stop: Stop,
+    device: torch.device,
 ) -> Packing:
-    """Plans one forward over blocks of ``pool``: see `Packing`."""
+    """Plans one forward over a pool of ``room`` blocks: see `Packing`."""
     order = sorted(range(len(segments)), key=lambda i: (_queries(segments[i]), segments[i].length))
     positions = [position for i in order for position in _positions(segments[i])]
     slots = [slot for i in order for slot in _slots(segments[i])]
-    wiped = [block * BLOCK_TOKENS + i for block in pool.recycled for i in range(BLOCK_TOKENS)]
+    wiped = [block * BLOCK_TOKENS + i for block in recycled for i in range(BLOCK_TOKENS)]
     groups, first = [], 0
     for members in _grouped([segments[i] for i in order]):
         groups.append(_group(members, first, len(segments) == 1, device))
@@ -130,7 +164,7 @@ def pack(
         torch.tensor(slots, device=device),
         tuple(groups),
         torch.tensor(wiped, device=device) if wiped else None,
-        pool.size * BLOCK_TOKENS,
+        room * BLOCK_TOKENS,
         stop,
     )
 

@@ -37,8 +37,9 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]
         Raises:
             ForwardCancelled: Before anything is written. Each layer passes here once a forward.
         """
-        packing = running()
-        assert packing is not None, "a paged cache belongs to a packed forward"
+        whole = running()
+        assert whole is not None, "a paged cache belongs to a packed forward"
+        packing = whole.on(key_states.device)
         if packing.stop.is_set():
             raise ForwardCancelled
         if not self.is_initialized:

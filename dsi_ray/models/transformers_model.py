@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from sys import maxsize
 from typing import Any
 
@@ -19,9 +20,11 @@ from dsi_ray.models.blocks import BLOCK_TOKENS
 from dsi_ray.models.checkpoint import eos_ids, max_context
 from dsi_ray.models.guided.guides import Guides
 from dsi_ray.models.kv_cache import KVCache, Segment
-from dsi_ray.models.packed_model import Job, PackedModel
+from dsi_ray.models.packed_model import Job, PackedModel, Step
+from dsi_ray.models.parallel import Leader
 from dsi_ray.models.sampling import choose, is_plain
 from dsi_ray.models.tokenizer import Tokenizer
+from dsi_ray.models.trial import try_out
 
 Outcomes = dict[str, Forwarded | Exception]
 Admitted = list[tuple[Extension, Segment]]
@@ -37,6 +40,7 @@ class TransformersModel:
         vocab_size: int,
         kv_cache_bytes: int,
         load_tokenizer: Callable[[], Tokenizer] | None = None,
+        leader: Leader | None = None,
     ) -> None:
         """Takes a loaded model and tries whether sessions can be computed together.
 
@@ -46,24 +50,30 @@ class TransformersModel:
                 switched to one that also does batches.
             vocab_size: Number of ids that the tokenizer can produce, up to which the model's are
                 used.
-            kv_cache_bytes: Budget of the KV cache.
+            kv_cache_bytes: Budget of the KV cache, on each device.
             load_tokenizer: Called for the first guided request; without it, and if it raises
                 ModelError, guides are ignored, as only a drafter may.
+            leader: Of the processes that hold the model's other shards, if it has any.
 
         Raises:
             ModelError: A batch, or taking back a rejected draft, changes what the model says; or
                 the budget is too small for anything.
         """
         embeddings = model.get_input_embeddings().weight
-        self._model = PackedModel(name, model)
+        packed = PackedModel(model)
+        # All ranks do this at once; only later forwards have to be led.
+        try_out(name, packed)
+        self._forward = (
+            packed.forward if leader is None else partial(leader.forward, packed.forward)
+        )
         self._budget = kv_cache_bytes
-        self._block_bytes = self._model.bytes_per_token * BLOCK_TOKENS
+        self._block_bytes = packed.bytes_per_token * BLOCK_TOKENS
         if kv_cache_bytes < self._block_bytes:
             raise ModelError(
                 f"{name}: kv_cache_bytes must be {self._block_bytes} or more, the size of a block"
             )
         self._cache = KVCache(kv_cache_bytes // self._block_bytes)
-        self._known_ids = embeddings.shape[0]
+        self._known_ids = packed.known_ids
         self._info = ModelInfo(
             name=name,
             vocab_size=vocab_size,
@@ -72,7 +82,7 @@ class TransformersModel:
             parameters=sum(weights.numel() for weights in model.parameters()),
             dtype=str(embeddings.dtype).removeprefix("torch."),
             device=str(embeddings.device),
-            kv_bytes_per_token=self._model.bytes_per_token,
+            kv_bytes_per_token=packed.bytes_per_token,
             kv_capacity=self._cache.pool.capacity * BLOCK_TOKENS,
         )
         self._guides = Guides(load_tokenizer, vocab_size)
@@ -166,9 +176,12 @@ class TransformersModel:
         return segment
 
     def _compute(self, admitted: Admitted, stop: threading.Event, outcomes: Outcomes) -> None:
-        jobs = [Job(part.tokens, part.wanted, segment) for part, segment in admitted]
+        pool = self._cache.pool
+        jobs = [
+            Job(part.tokens[segment.kept :], part.wanted, segment) for part, segment in admitted
+        ]
         try:
-            logits = self._model.forward(jobs, self._cache.pool, stop)
+            logits = self._forward(Step.of(jobs, pool), stop)
         except ForwardCancelled:
             raise
         except Exception as error:
@@ -178,6 +191,7 @@ class TransformersModel:
             for one in admitted:
                 self._compute([one], stop, outcomes)
             return
+        pool.recycled.clear()
         for part, segment in admitted:
             self._cache.commit(part.session, part.tokens)
             self._computed += segment.length - segment.kept

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from dsi_ray.core.group import Member
 from dsi_ray.core.messages import Emit, FinishReason
@@ -27,6 +28,7 @@ class Active:
         first: When the first token was committed; 0 before.
         last: When the last one was.
         messages: What crossed a process for it; of what was for several requests, its share.
+        ending: How it ended, or would if its client went away now.
     """
 
     generation: Generation
@@ -37,6 +39,7 @@ class Active:
     first: float = 0.0
     last: float = 0.0
     messages: float = 0.0
+    ending: Literal["finished", "abandoned", "failed"] = "abandoned"
 
     @property
     def elapsed(self) -> float:
@@ -47,12 +50,20 @@ class Active:
         """Hands committed tokens to the client."""
         self.last = time.perf_counter()
         self.first = self.first or self.last
-        stats = self.stats() if emit.finish is not None else None
+        stats = None
+        if emit.finish is not None:
+            self.ending, stats = "finished", self.stats()
         self.deliver(TokenChunk(emit.tokens, emit.finish, stats, emit.logprobs))
 
     def stop(self) -> None:
         """The text is complete: a last chunk without tokens."""
+        self.ending = "finished"
         self.deliver(TokenChunk((), FinishReason.STOP, self.stats()))
+
+    def fail(self, error: str) -> None:
+        """Nothing more will come."""
+        self.ending = "failed"
+        self.deliver(EngineError(error))
 
     def note_stats(self) -> None:
         """Puts the figures into the trace; before the first commit there are none."""

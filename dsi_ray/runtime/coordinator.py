@@ -1,6 +1,7 @@
 """Coordinator: drives a group over the model servers' event streams."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -24,8 +25,12 @@ from dsi_ray.core.messages import (
 )
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.active import Active, Deliver
+from dsi_ray.runtime.backoff import backoff
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.faults import Faults
 from dsi_ray.runtime.jobs import job_of
+from dsi_ray.runtime.metrics.group import GroupMetrics, Report
+from dsi_ray.runtime.metrics.ray_export import keep_exporting
 from dsi_ray.runtime.outbox import Outbox
 from dsi_ray.runtime.outgoing import Outgoing
 from dsi_ray.runtime.placement import measure_pace, server_models, start_server
@@ -34,9 +39,10 @@ from dsi_ray.runtime.request import Generation, TokenChunk, join
 from dsi_ray.runtime.servers import Background, Server
 from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
+from dsi_ray.runtime.watchman import Watchman
 
-_RETRY_S = (1, 2, 4, 8, 16, 30)
-"""Between attempts to start a server again."""
+_STATUS_S = 1.0
+"""Whoever asks how the group is does not wait longer for a server that hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +73,15 @@ class Coordinator:
             server: start_server(config, server, placement) for server in server_models(config)
         }
         self._group: Group
+        self._watchman: Watchman
         self._active: dict[str, Active] = {}
         self._outboxes: dict[str, Outbox] = {}
         self._outgoing = Outgoing()
         self._traces = TraceRecorder()
+        self._metrics = GroupMetrics(self._servers)
         self._background = Background()
         self._lost: dict[ServerId, str] = {}
+        self._faults = Faults()
         self._restarts = 0
 
     async def start(self) -> GroupInfo:
@@ -89,14 +98,21 @@ class Coordinator:
         drafters = [server for server in self._servers if server.role is Role.DRAFTER]
         targets = [server for server in self._servers if server.role is Role.TARGET]
         self._group = Group(targets, drafters, pace)
+        self._watchman = Watchman(self._group, self._servers, self._execute)
+        self._background.start(self._watchman.watch())
         for server_id in self._servers:
             self._background.start(self._keep(server_id))
+        self._background.start(keep_exporting(self.status))
         of = dict(zip(self._servers, infos, strict=True))
         return GroupInfo(
             of[ServerId(Role.TARGET, 0)],
             tuple(of[drafter] for drafter in drafters),
             min(info.max_context for info in infos),
         )
+
+    async def live(self) -> None:
+        """Never returns: who waits for it hears of the coordinator's end."""
+        await asyncio.Event().wait()
 
     async def submit(self, client: str, generation: Generation) -> None:
         """Begins a request; what it gets goes into its client's stream."""
@@ -153,16 +169,30 @@ class Coordinator:
             self._leave(request)
 
     async def status(self) -> dict[str, Any]:
-        """Requests in flight, what each server does, and the latencies in force (ms)."""
-        alive = [server for name, server in self._servers.items() if name not in self._lost]
-        servers = await asyncio.gather(*(server.status() for server in alive))
+        """Requests in flight, what each server does, the latencies in force (ms), all metrics."""
+        silent = self._lost.keys() | self._watchman.suspected
+        alive = [server for name, server in self._servers.items() if name not in silent]
+        servers = await asyncio.gather(
+            *(asyncio.wait_for(server.status(), _STATUS_S) for server in alive),
+            return_exceptions=True,
+        )
         group, pace = self._group, self._group.pace
-        return {
+        lookahead = pace.lookahead(max(1, group.pool.size))
+        status = {
             "healthy": group.pool.size > 0,
+            "pid": os.getpid(),
             "requests": sum(not member.decoder.over for member in group.members),
             "tasks": group.tasks,
-            "servers": servers,
+            "servers": [answer for answer in servers if isinstance(answer, dict)],
+            "targets": {
+                "configured": self._config.sp_degree,
+                "alive": group.pool.size,
+                "busy": sum(server.role is Role.TARGET for server in group.busy),
+                "required": pace.needed_sp_degree(lookahead),
+            },
             "lost": {str(server): error for server, error in self._lost.items()},
+            "suspected": sorted(map(str, self._watchman.suspected)),
+            "faults": self._faults.last,
             "restarts": self._restarts,
             "moves": group.moves,
             "moved_tokens": group.moved_tokens,
@@ -170,8 +200,9 @@ class Coordinator:
             "drafter_ms": pace.drafter * 1e3,
             "message_ms": pace.message * 1e3,
             "acceptance_rate": pace.acceptance,
-            "lookahead": pace.lookahead(max(1, group.pool.size)),
+            "lookahead": lookahead,
         }
+        return {**status, "metrics": self._metrics.snapshot(status, self._active.values())}
 
     async def trace(self, request: str, since: float) -> list[Trace]:
         """What each server did for a request, or for all parts of one; nothing if unknown."""
@@ -203,7 +234,8 @@ class Coordinator:
             try:
                 await self._servers[server_id].listen(self._on_events)
             except ray.exceptions.RayError as error:
-                self._lost[server_id] = type(error).__name__
+                self._lost[server_id] = self._faults.note(server_id, error)
+            self._metrics.lost(server_id)
             self._execute(self._group.lose(server_id))
             await self._start_again(server_id)
             del self._lost[server_id]
@@ -211,14 +243,14 @@ class Coordinator:
             self._execute(self._group.restore(server_id))
 
     async def _start_again(self, server_id: ServerId) -> None:
-        for attempt in range(1_000_000):
+        for delay in backoff():
+            await asyncio.sleep(delay)
             server = start_server(self._config, server_id, self._placement)
             try:
                 await server.load()
                 await server.measure()
             except ray.exceptions.RayError as error:
-                self._lost[server_id] = type(error).__name__
-                await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+                self._lost[server_id] = self._faults.note(server_id, error)
             else:
                 self._servers[server_id] = server
                 return
@@ -226,18 +258,21 @@ class Coordinator:
     def _on_events(self, events: list[Event]) -> None:
         """One item of a server's stream: everything that one of its steps produced."""
         heard: dict[Active, ServerId] = {}
+        reports: list[Report] = []
         for event in events:
             entry = self._group.of_task(event.task)
             if entry is None:
                 continue
             member, server_id = entry
             active = self._active[member.job.id]
-            active.trace.hear(event, active.elapsed)
+            reports.append(Report(active, event, active.trace.hear(event, active.elapsed)))
             heard[active] = server_id
             if not (isinstance(event, Output) and event.goes_on):
                 self._servers[server_id].ended(event.task)
         for active, server_id in heard.items():
             active.messages += self._servers[server_id].crosses / len(heard)
+        if reports:
+            self._metrics.heard(server_id, reports, self._servers[server_id].crosses)
         self._execute(self._group.handle(events))
 
     def _execute(self, said: Iterable[Said]) -> None:
@@ -256,12 +291,15 @@ class Coordinator:
                 case Emit():
                     active.emit(command)
                 case Fail(error):
-                    active.deliver(EngineError(error))
+                    active.fail(error)
                 case Release(servers):
                     active.note_stats()
+                    self._metrics.closed(active)
                     del self._active[member.job.id]
                     for server_id in servers:
                         self._outgoing.release(server_id, member.job.id)
-        for request, messages in self._outgoing.send(self._servers).items():
+        sent = self._outgoing.send(self._servers)
+        self._metrics.sent(sum(sent.values()))
+        for request, messages in sent.items():
             if request in self._active:
                 self._active[request].messages += messages

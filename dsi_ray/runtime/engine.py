@@ -1,17 +1,15 @@
-"""Engine: the Python API of one DSI group."""
+"""Engine: the Python API of DSI groups."""
 
 import asyncio
 import contextlib
 import functools
+import sys
 import uuid
-import weakref
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
-import ray
-from ray.util.placement_group import remove_placement_group
-
-from dsi_ray.config import ConfigError, EngineConfig
+from dsi_ray.config import EngineConfig
 from dsi_ray.models.base import ModelInfo, Sampling
 from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
 from dsi_ray.models.text_stream import TextStream
@@ -20,13 +18,11 @@ from dsi_ray.models.vocabulary import check_vocabularies
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
 from dsi_ray.runtime.cluster import connect, disconnect
-from dsi_ray.runtime.coordinator import Coordinator, GroupInfo
-from dsi_ray.runtime.errors import EngineError, RequestError
-from dsi_ray.runtime.link import Link
-from dsi_ray.runtime.placement import bundles, create_placement_group, in_bundle
-from dsi_ray.runtime.ray_errors import engine_errors, root_cause
+from dsi_ray.runtime.errors import RequestError
+from dsi_ray.runtime.group_handle import GroupHandle
+from dsi_ray.runtime.groups import Groups
 from dsi_ray.runtime.reply import Reply, complete
-from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation, TokenChunk
+from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation
 from dsi_ray.runtime.trace.spans import Trace
 
 
@@ -41,6 +37,8 @@ class Engine:
         tokenizer: The target's.
         target: Facts about the target model.
         max_model_len: Most tokens of prompt and output together.
+        kv_capacity: Tokens that the KV caches of all target servers hold. With many requests each
+            lives on one server; few take more, for they are on several.
 
     Raises:
         ConfigError: The cluster has not the devices that the configuration asks for.
@@ -53,18 +51,16 @@ class Engine:
             check_vocabularies(config.target, drafter)
         self.tokenizer: Tokenizer = load_tokenizer(config.target)
         self._owns_ray = connect(config.address)
-        self._group = create_placement_group(config)
-        self._links: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = (
-            weakref.WeakKeyDictionary()
-        )
         try:
-            self._coordinator = self._start()
-            info = self._load()
+            self._groups = Groups(config)
         except BaseException:
-            self.close()
+            self._leave_ray()
             raise
+        info = self._groups.info
         self.target: ModelInfo = info.target
         self.max_model_len = min(info.max_context, config.max_model_len or info.max_context)
+        servers = config.sp_degree * config.num_groups
+        self.kv_capacity = min(self.target.kv_capacity * servers, sys.maxsize)
 
     def __enter__(self) -> Self:
         return self
@@ -95,13 +91,14 @@ class Engine:
 
         Raises:
             RequestError: The request cannot be served as asked.
+            GroupLost: The group that had it was lost: another try may succeed.
             EngineError: A server failed.
         """
         generation = self._generation(prompt, params or SamplingParams(), decoding)
         if generation.params.stop:
             return asyncio.run(self._gather(generation))
-        with engine_errors():
-            whole: TokenChunk = ray.get(self._coordinator.complete.remote(generation))
+        with self._lend(generation) as group:
+            whole = group.complete(generation)
         return complete(Reply(self._text(generation)).push(whole))
 
     async def stream(
@@ -117,6 +114,7 @@ class Engine:
 
         Raises:
             RequestError: The request cannot be served as asked.
+            GroupLost: The group that had it was lost: another try may succeed.
             EngineError: A server failed.
         """
         generation = self._generation(prompt, params or SamplingParams(), decoding, request_id)
@@ -126,9 +124,9 @@ class Engine:
                 yield chunk
 
     async def status(self) -> dict[str, Any]:
-        """What the group and each of its servers do now."""
-        with engine_errors():
-            return await self._coordinator.status.remote()  # type: ignore[no-any-return]
+        """Whether there is a group that serves, and what each and each of its servers do now."""
+        groups = await self._groups.status()
+        return {"healthy": any(group["healthy"] for group in groups), "groups": groups}
 
     async def trace(self, request_id: str, since: float = 0.0) -> list[Trace]:
         """What each server did for a request, which may still run; for its parts ``id/0`` ... too.
@@ -136,46 +134,23 @@ class Engine:
         Empty if it is unknown: only the last requests are kept. Who follows a request gives the
         ``settled`` of the last trace as ``since``, and gets only what is new or has changed.
         """
-        with engine_errors():
-            traces: list[Trace] = await self._coordinator.trace.remote(request_id, since)
-            return traces
+        return await self._groups.trace(request_id, since)
 
     def close(self) -> None:
         """Ends all actors and frees their devices; ends Ray if this engine started it."""
-        if hasattr(self, "_coordinator"):
-            ray.kill(self._coordinator)
-        remove_placement_group(self._group)
+        self._groups.close()
+        self._leave_ray()
+
+    def _leave_ray(self) -> None:
         if self._owns_ray:
             disconnect()
 
-    def _load(self) -> GroupInfo:
-        """Waits for the models; an error of theirs is the caller's."""
-        try:
-            return ray.get(self._coordinator.start.remote())  # type: ignore[no-any-return]
-        except ray.exceptions.RayTaskError as error:
-            raise root_cause(error) from None
-        except ray.exceptions.RayActorError as error:
-            raise EngineError(f"the group did not start: {error}") from error
+    def _lend(self, generation: Generation) -> AbstractContextManager[GroupHandle]:
+        return self._groups.lend(generation.prompt, generation.params.max_tokens)
 
     @functools.cached_property
     def _guides(self) -> GuideCompiler:
         return GuideCompiler(self.tokenizer, self.target.vocab_size)
-
-    def _start(self) -> Any:
-        try:
-            ray.get(self._group.ready(), timeout=self.config.placement_timeout_s)
-        except ray.exceptions.GetTimeoutError:
-            raise ConfigError(
-                f"the cluster has no room for the group's bundles {bundles(self.config)}: "
-                "ask for fewer servers or devices, or add nodes"
-            ) from None
-        actor = ray.remote(Coordinator).options(
-            num_cpus=0,
-            scheduling_strategy=in_bundle(self._group, 0),
-            max_concurrency=10_000,
-            enable_task_events=False,
-        )
-        return actor.remote(self.config, self._group)
 
     def _generation(
         self,
@@ -207,12 +182,12 @@ class Engine:
 
     async def _stream(self, generation: Generation) -> AsyncGenerator[Chunk, None]:
         reply = Reply(self._text(generation))
-        link = self._links.setdefault(asyncio.get_running_loop(), Link(self._coordinator))
-        async with contextlib.aclosing(link.generate(generation)) as news:
-            async for new in news:
-                was_over = reply.over
-                for chunk in reply.push(new):
-                    yield chunk
-                if reply.over and not was_over and new.finish_reason is None:
-                    # A stop string: the rest is not wanted, but what the request took is.
-                    await self._coordinator.stop.remote(generation.id)
+        with self._lend(generation) as group:
+            async with contextlib.aclosing(group.generate(generation)) as news:
+                async for new in news:
+                    was_over = reply.over
+                    for chunk in reply.push(new):
+                        yield chunk
+                    if reply.over and not was_over and new.finish_reason is None:
+                        # A stop string: the rest is not wanted, but what the request took is.
+                        await group.stop(generation.id)

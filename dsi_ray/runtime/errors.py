@@ -4,6 +4,7 @@ ValueError
  └─ RequestError    the caller's request cannot be served; nothing was started
 RuntimeError
  └─ EngineError     a model, a server or the cluster failed
+     └─ GroupLost   and the same request, sent again, may well succeed
 """
 
 
@@ -23,3 +24,7 @@ class RequestError(ValueError):
 
 class EngineError(RuntimeError):
     """The engine could not start, or a request failed in it."""
+
+
+class GroupLost(EngineError):
+    """The group that had a request was lost, or all are: send the request again."""

@@ -36,6 +36,7 @@ class Forwards:
         self._batch = ServerBatch(chunk)
         self._samplings: dict[str, Sampling] = {}
         self._released: list[str] = []
+        self._probes: list[Future[None]] = []
         self._working = False
         self._stop = threading.Event()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -62,6 +63,14 @@ class Forwards:
         """How many requests have work here."""
         with self._lock:
             return self._batch.busy
+
+    def probe(self) -> "Future[None]":
+        """Done as soon as no forward that is under way now still is."""
+        probe: Future[None] = Future()
+        with self._lock:
+            self._probes.append(probe)
+            self._wake()
+        return probe
 
     def submit(self, calls: Sequence[tuple[Task, Mode, Sampling]]) -> None:
         """Takes tasks in."""
@@ -114,6 +123,10 @@ class Forwards:
 
     def _next_parts(self) -> list[tuple[Part, Sampling]]:
         with self._lock:
+            while self._probes:
+                probe = self._probes.pop()
+                if probe.set_running_or_notify_cancel():
+                    probe.set_result(None)
             released, self._released = self._released, []
             for request in released:
                 # Here, since a model is used by one thread at a time.

@@ -7,7 +7,6 @@ from typing import Any
 
 import ray
 
-from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.outbox import unpack_deliveries
 from dsi_ray.runtime.ray_errors import engine_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
@@ -22,7 +21,7 @@ class Link:
 
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
-        self._open: dict[str, asyncio.Queue[TokenChunk | EngineError]] = {}
+        self._open: dict[str, asyncio.Queue[TokenChunk | Exception]] = {}
         self._client = ""
         self._reader: asyncio.Task[None] | None = None
 
@@ -32,7 +31,7 @@ class Link:
         Raises:
             EngineError: It failed.
         """
-        inbox: asyncio.Queue[TokenChunk | EngineError] = asyncio.Queue()
+        inbox: asyncio.Queue[TokenChunk | Exception] = asyncio.Queue()
         self._open[generation.id] = inbox
         if self._reader is None:
             self._client = uuid.uuid4().hex
@@ -42,8 +41,8 @@ class Link:
         try:
             while not finished:
                 chunk = await inbox.get()
-                finished = isinstance(chunk, EngineError) or chunk.finish_reason is not None
-                if isinstance(chunk, EngineError):
+                finished = isinstance(chunk, Exception) or chunk.finish_reason is not None
+                if isinstance(chunk, Exception):
                     raise chunk
                 yield chunk
         finally:
@@ -59,7 +58,8 @@ class Link:
                     for request, chunk in unpack_deliveries(await item):
                         if request in self._open:
                             self._open[request].put_nowait(chunk)
-        except EngineError as error:
+        except Exception as error:
+            # Whatever it is: those who wait hear of it nowhere else.
             self._reader = None
             for inbox in self._open.values():
                 inbox.put_nowait(error)

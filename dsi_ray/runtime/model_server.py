@@ -8,14 +8,17 @@ import asyncio
 import functools
 import os
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import Any
+
+from ray.actor import ActorHandle
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Ended, Event, Output, Reason, ServerId
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.models.load import load_model
+from dsi_ray.runtime.followers import Follower, Followers
 from dsi_ray.runtime.forwards import Forwards
 from dsi_ray.runtime.warm_up import measure_forwards
 from dsi_ray.runtime.wire import Work, pack_events, unpack_work
@@ -29,11 +32,18 @@ class ModelServer:
     Args:
         config: The model and its resources.
         server: Role and index, for names.
+        followers: Actors with the model's other shards.
     """
 
-    def __init__(self, config: ModelConfig, server: ServerId) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        server: ServerId,
+        followers: Sequence["ActorHandle[Follower]"] = (),
+    ) -> None:
         self._server = server
         self._config = config
+        self._followers = Followers(followers) if followers else None
         self._forwards = Forwards(f"{server}-forward", config.prefill_chunk, self._hear)
         self._ends: dict[int, asyncio.Event] = {}
         self._early: deque[int] = deque(maxlen=_EARLY_CANCELS)
@@ -52,7 +62,12 @@ class ModelServer:
         """
         self._loop = asyncio.get_running_loop()
         load = functools.partial(load_model, self._config, self._server.role, self._server.index)
-        self._model = await asyncio.wrap_future(self._forwards.start(load))
+        if self._followers is None:
+            self._model = await asyncio.wrap_future(self._forwards.start(load))
+        else:
+            load = functools.partial(load, self._followers.begin())
+            loading = asyncio.wrap_future(self._forwards.start(load))
+            self._model = await self._followers.beside(loading)
         return self._model.info
 
     async def measure(self) -> list[tuple[int, float]]:
@@ -61,6 +76,10 @@ class ModelServer:
 
     async def ping(self) -> None:
         """Answers, for measuring the latency of messages."""
+
+    async def probe(self) -> None:
+        """Returns once the forward that is under way has ended."""
+        await asyncio.wrap_future(self._forwards.probe())
 
     async def run(self, work: Work) -> None:
         """Runs tasks, cancels others, and returns at the end of the last one that it runs.

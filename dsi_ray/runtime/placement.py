@@ -2,6 +2,7 @@
 
 import asyncio
 import statistics
+from typing import Any
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group
@@ -11,6 +12,7 @@ from dsi_ray.config import EngineConfig, ModelConfig
 from dsi_ray.core.expected import ForwardCost
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.core.planner import Pace
+from dsi_ray.runtime.followers import Follower
 from dsi_ray.runtime.model_server import ModelServer
 from dsi_ray.runtime.servers import LocalServer, RemoteServer, Server
 
@@ -26,7 +28,10 @@ def server_models(config: EngineConfig) -> dict[ServerId, ModelConfig]:
 
 
 def bundles(config: EngineConfig) -> list[dict[str, float]]:
-    """Resources: the coordinator's bundle, then one for each server that is an actor."""
+    """Resources: the coordinator's bundle, then one for each server that has actors.
+
+    A bundle is always on one node, and so are all devices of a server.
+    """
     models = [model for model in server_models(config).values() if not runs_inside(model)]
     return [{"CPU": _LEAST}, *map(_resources, models)]
 
@@ -42,22 +47,24 @@ def in_bundle(group: PlacementGroup, index: int) -> PlacementGroupSchedulingStra
 
 
 def start_server(config: EngineConfig, server_id: ServerId, group: PlacementGroup) -> Server:
-    """Starts a model server in its bundle; an actor goes on starting while this returns."""
+    """Starts a model server in its bundle; its actors go on starting while this returns."""
     models = server_models(config)
     model = models[server_id]
     if runs_inside(model):
         return LocalServer(ModelServer(model, server_id))
     actors = [server for server, model in models.items() if not runs_inside(model)]
-    actor = ray.remote(ModelServer).options(
-        num_cpus=model.num_cpus,
-        num_gpus=_gpus(model),
+    options: dict[str, Any] = {
+        "num_cpus": model.num_cpus / model.ranks,
+        "num_gpus": _gpus(model) / model.ranks,
         # The first bundle is the coordinator's.
-        scheduling_strategy=in_bundle(group, 1 + actors.index(server_id)),
-        max_concurrency=10_000,
+        "scheduling_strategy": in_bundle(group, 1 + actors.index(server_id)),
         # A task event for every call would cost more than the call.
-        enable_task_events=False,
-    )
-    return RemoteServer(actor.remote(model, server_id))
+        "enable_task_events": False,
+    }
+    rank_actor = ray.remote(Follower).options(**options)
+    followers = [rank_actor.remote(model, server_id.role, rank) for rank in range(1, model.ranks)]
+    actor = ray.remote(ModelServer).options(**options, max_concurrency=10_000)
+    return RemoteServer(actor.remote(model, server_id, followers))
 
 
 def runs_inside(model: ModelConfig) -> bool:
@@ -100,4 +107,4 @@ def _resources(model: ModelConfig) -> dict[str, float]:
 def _gpus(model: ModelConfig) -> int:
     if model.num_gpus is not None:
         return model.num_gpus
-    return 1 if model.device == "cuda" else 0
+    return model.parallel if model.device == "cuda" else 0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import ray
 
-from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.errors import EngineError, GroupLost
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -20,7 +20,11 @@ def engine_errors() -> Iterator[None]:
     """Turns Ray's errors into those of this package."""
     try:
         yield
-    except ray.exceptions.RayActorError as error:
-        raise EngineError("the coordinator was lost") from error
     except ray.exceptions.RayTaskError as error:
-        raise root_cause(error) from None
+        # First, for Ray makes the error of a call an instance of its cause's class too.
+        cause = root_cause(error)
+        if isinstance(cause, ray.exceptions.RayError):
+            raise EngineError("a model server was lost") from error
+        raise cause from None
+    except ray.exceptions.RayActorError as error:
+        raise GroupLost("the coordinator was lost") from error

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.errors import GroupLost
 
 BLOCK = 64
 """Tokens by which prefixes are compared."""
@@ -32,10 +32,10 @@ class Router:
         """Returns the group that a prompt should go to, and expects that it goes there.
 
         Raises:
-            EngineError: All groups are excluded.
+            GroupLost: All groups are excluded.
         """
         if not self._healthy:
-            raise EngineError("no group is healthy")
+            raise GroupLost("no group is healthy")
         blocks = list(_blocks(prompt))
 
         def work(group: int) -> int:

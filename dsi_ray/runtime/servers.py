@@ -47,6 +47,12 @@ class Server(Protocol):
     async def status(self) -> dict[str, Any]:
         """What the server does now."""
 
+    async def probe(self) -> None:
+        """Returns once the forward that is under way has ended: then the server does not hang."""
+
+    def kill(self) -> None:
+        """Ends the server's process, if it has one of its own."""
+
 
 @dataclass(slots=True)
 class _Call:
@@ -123,6 +129,18 @@ class RemoteServer:
         """What the server does now."""
         return await self._actor.status.remote()  # type: ignore[no-any-return]
 
+    async def probe(self) -> None:
+        """Returns once the forward that is under way has ended.
+
+        Raises:
+            RayActorError: The server died.
+        """
+        await self._actor.probe.remote()
+
+    def kill(self) -> None:
+        """Ends the server's process."""
+        ray.kill(self._actor)
+
     async def _cancel(self, call: _Call) -> None:
         """Ends a call and reports the ends of its tasks.
 
@@ -148,6 +166,7 @@ class LocalServer:
         self.load = server.load
         self.measure = server.measure
         self.status = server.status
+        self.probe = server.probe
 
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports."""
@@ -164,6 +183,9 @@ class LocalServer:
     async def latency(self) -> float:
         """No message leaves the process."""
         return 0.0
+
+    def kill(self) -> None:
+        """A thread cannot be killed: the server stays suspected until it answers."""
 
 
 class Background:

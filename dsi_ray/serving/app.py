@@ -11,7 +11,6 @@ from ray.serve import Application
 from starlette.types import ASGIApp
 
 from dsi_ray.runtime.engine import Engine
-from dsi_ray.runtime.errors import EngineError
 from dsi_ray.serving.api import build_api
 from dsi_ray.serving.auth import read_keys
 from dsi_ray.serving.config import ServingConfig
@@ -21,7 +20,11 @@ DEPLOYMENT_NAME = "Server"
 
 
 class Replica:
-    """Owns the engine and hosts the HTTP API."""
+    """Owns the engine and hosts the HTTP API.
+
+    It has no ``check_health`` by which Serve might start another: the engine replaces what it
+    loses by itself, and goes on with the rest meanwhile.
+    """
 
     def __init__(self, config: ServingConfig, keys: Collection[bytes] = ()) -> None:
         self._config = config
@@ -30,12 +33,6 @@ class Replica:
 
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         return build_api(self._engine, self._config, self._keys)
-
-    async def check_health(self) -> None:
-        """Called by Serve, which starts a new replica where this raises."""
-        status = await self._engine.status()
-        if not status["healthy"]:
-            raise EngineError("a model server was lost")
 
     def __del__(self) -> None:
         """Called by Serve when it takes the replica away."""
@@ -48,6 +45,9 @@ _SPARE = 256
 
 _SERVE_RETRY_AFTER_S = 5
 """Serve knows nothing of how long requests take."""
+
+_SHUTDOWN_POLL_S = 0.1
+"""Between looks whether requests are still in flight; the first comes after as much."""
 
 Server = serve.deployment(name=DEPLOYMENT_NAME, num_replicas=1, ray_actor_options={"num_cpus": 0})(
     serve.ingress()(Replica)
@@ -66,6 +66,8 @@ def build_app(args: ServingConfig) -> Application:
         max_ongoing_requests=room,
         max_queued_requests=room,
         backpressure_config={"retry_after_s": _SERVE_RETRY_AFTER_S},
+        graceful_shutdown_timeout_s=args.shutdown_timeout_s,
+        graceful_shutdown_wait_loop_s=_SHUTDOWN_POLL_S,
         # What cannot be built the first time cannot be built the second time.
         max_constructor_retry_count=1,
     )

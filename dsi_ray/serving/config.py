@@ -25,6 +25,7 @@ class ServingConfig(EngineConfig):
         max_body_bytes: Largest body of a request; larger ones get 413.
         request_timeout_s: The longest that a request may take; then it gets 504, or a stream ends
             with an error. Where that time has gone in waiting it gets 503.
+        shutdown_timeout_s: What requests in flight get to end when the server stops.
     """
 
     host: str = "127.0.0.1"
@@ -45,6 +46,7 @@ class ServingConfig(EngineConfig):
     max_requests_per_client: Annotated[int, Field(ge=1)] | None = None
     max_body_bytes: Annotated[int, Field(ge=1)] = 2**23
     request_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    shutdown_timeout_s: Annotated[float, Field(ge=0)] = 30.0
 
     @property
     def model_name(self) -> str:

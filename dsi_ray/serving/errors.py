@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from dsi_ray.runtime.errors import RequestError
+from dsi_ray.runtime.errors import GroupLost, RequestError
 from dsi_ray.serving.request_id import request_id
 from dsi_ray.serving.schema.fields import UNSUPPORTED
 from dsi_ray.serving.schema.server import ErrorDetail, ErrorEnvelope
@@ -20,6 +20,9 @@ _TYPES = {429: "requests"}
 
 _CODES = {UNSUPPORTED: UNSUPPORTED, "extra_forbidden": "unknown_parameter"}
 """Codes of the validation errors that have one."""
+
+_LOST_RETRY_AFTER_S = 5
+"""Another group answers at once; one of small models is back by then."""
 
 _MAX_MESSAGE = 500
 _MAX_PARAM = 100
@@ -84,10 +87,24 @@ def to_api_error(error: Exception) -> ApiError:
             return _from_validation(error)
         case HTTPException():
             return ApiError(error.status_code, error.detail, headers=error.headers)
+        case GroupLost():
+            return ApiError(
+                503,
+                f"The servers at work on this were lost. Try again in {_LOST_RETRY_AFTER_S} s. "
+                f"Request: {_log(error)}",
+                code="unavailable",
+                headers={"retry-after": str(_LOST_RETRY_AFTER_S)},
+            )
         case _:
-            name = request_id.get()
-            _LOGGER.error("request %s failed", name, exc_info=error)
+            name = _log(error)
             return ApiError(500, f"The server failed to answer; its log says why. Request: {name}")
+
+
+def _log(error: Exception) -> str:
+    """Keeps what clients are not told; returns the request's id, by which it is found."""
+    name = request_id.get()
+    _LOGGER.error("request %s failed", name, exc_info=error)
+    return name
 
 
 def _from_validation(error: RequestValidationError) -> ApiError:
@@ -116,7 +133,8 @@ def install_handlers(app: FastAPI) -> None:
             known.message = _describe(request, error)
         return known.response()
 
-    for kind in (ApiError, RequestError, RequestValidationError, HTTPException, Exception):
+    kinds = (ApiError, RequestError, GroupLost, RequestValidationError, HTTPException, Exception)
+    for kind in kinds:
         app.add_exception_handler(kind, answer)
 
 

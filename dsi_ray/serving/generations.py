@@ -1,6 +1,5 @@
 """The generations behind one answer: each prompt times n, run at once."""
 
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -116,20 +115,14 @@ class Generations:
             return
         metrics, engine = self._service.metrics, self._service.engine
         metrics.prompt_tokens.inc(len(ask.prompt))
-        started, first = time.perf_counter(), True
         # Traces of the request are found under this name.
         name = f"{self._answer_id}/{index}"
         stream = engine.stream(ask.prompt, ask.params, self._decoding, name)
         with metrics.in_flight.track_inprogress():
             async with aclosing(stream) as chunks:
                 async for chunk in chunks:
-                    if first:
-                        metrics.ttft_seconds.observe(time.perf_counter() - started)
-                        first = False
                     self._completion_tokens += len(chunk.tokens)
                     metrics.completion_tokens.inc(len(chunk.tokens))
-                    if chunk.stats is not None:
-                        metrics.finished(chunk.stats)
                     yield chunk
 
 

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import ray
@@ -19,12 +20,15 @@ from dsi_ray.serving.app import APP_NAME, DEPLOYMENT_NAME, build_app
 from dsi_ray.serving.config import ServingConfig
 
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+Error)(?:\(\w+\))?: (.+)$", re.MULTILINE)
+_POLL_S = 0.1
 _CONFIG_ERRORS = ("ConfigError", "ModelError")
 
 
 @contextlib.contextmanager
 def running(config: ServingConfig) -> Iterator[str]:
     """Serves ``config`` inside a ``with`` block and gives the URL; leaves no process behind.
+
+    What is in flight at the end of the block may take ``shutdown_timeout_s`` to end.
 
     Raises:
         ConfigError: The engine cannot be built as configured, or the port is taken.
@@ -38,18 +42,17 @@ def running(config: ServingConfig) -> Iterator[str]:
         _deploy(config)
         yield f"http://{config.host}:{config.port}"
     finally:
-        if config.address is not None or not owns_ray:
-            _withdraw()
+        _withdraw()
         if owns_ray:
             ray.shutdown()
 
 
-def wait_for_signal() -> None:
-    """Returns at SIGINT or SIGTERM; another one does not disturb what comes after it."""
+def stop_signal() -> threading.Event:
+    """Returns what SIGINT and SIGTERM set from now on; a second one disturbs nothing."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    stop.wait()
+    return stop
 
 
 def _deploy(config: ServingConfig) -> None:
@@ -62,8 +65,11 @@ def _deploy(config: ServingConfig) -> None:
 
 
 def _withdraw() -> None:
-    """Leaves a cluster that others may use as it was."""
-    serve.delete(APP_NAME)
+    """Ends the application when its requests have ended, and leaves a shared cluster as it was."""
+    # Serve's own wait gives up after a minute, whatever it allows the replica.
+    serve.delete(APP_NAME, _blocking=False)
+    while APP_NAME in serve.status().applications:
+        time.sleep(_POLL_S)
     if not serve.status().applications:
         # Ray prints to stdout that the controller, which this ends, did not outlive it.
         with contextlib.redirect_stdout(io.StringIO()):

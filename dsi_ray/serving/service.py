@@ -32,7 +32,10 @@ class Service:
         self.model_name = config.model_name
         self.metrics = Metrics()
         limits = Limits(
-            config.max_requests, config.max_queued_requests, config.max_requests_per_client
+            config.max_requests,
+            config.max_queued_requests,
+            config.max_requests_per_client,
+            engine.kv_capacity,
         )
         self.gate = Gate(limits, self.metrics)
         self.timeout_s = config.request_timeout_s

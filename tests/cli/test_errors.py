@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from dsi_ray.cli import app
 
-COMMANDS = ["serve", "generate", "bench", "demo"]
+COMMANDS = ["serve", "generate", "bench", "demo", "doctor"]
 
 
 def run(*arguments: str) -> Result:
@@ -80,6 +80,8 @@ def test_config_files(command: str, text: str, mentions: str, tmp_path: Path) ->
         (["serve", "--port", "0"], "port"),
         (["bench", "--prompts", "0"], "--prompts"),
         (["bench", "--json", "/no/such/directory/out.json"], "/no/such/directory"),
+        (["status", "--url", "no-address"], "--url"),
+        (["status", "--seconds", "0"], "--seconds"),
         (["fly"], "fly"),
         ([], "--help"),
     ],
@@ -121,3 +123,9 @@ def test_nothing_heavy_is_imported_for_help() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert output.stdout.strip() == ""
+
+
+def test_status_of_no_server(port: int) -> None:
+    url = f"http://127.0.0.1:{port}"
+    line = error_of(run("status", "--url", url), status=1)
+    assert url in line and "dsi-ray serve" in line

@@ -40,7 +40,14 @@ def test_serves_until_a_signal_and_leaves_nothing(
 
     started = descendants(server.pid)
     assert started
-    server.send_signal(number)
+    body |= {"max_tokens": 100, "stream": True}
+    with httpx.stream("POST", f"{ready['url']}/v1/completions", json=body, timeout=60) as stream:
+        lines = filter(None, stream.iter_lines())
+        next(lines)
+        server.send_signal(number)
+        # What is in flight may end.
+        *_, last = lines
+        assert last == "data: [DONE]"
     assert server.wait(timeout=60) == 0
     assert (server.stdout.read(), server.stderr.read()) == ("", "")
     deadline = time.monotonic() + 10

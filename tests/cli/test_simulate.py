@@ -10,6 +10,7 @@ from tests.cli.conftest import dsi_ray
 SMALLEST = {
     "heatmap": ("--resolution=2", "--coarse=1", "--texts=1"),
     "jitter": ("--traces=1",),
+    "throughput": ("--requests=2", "--devices=2"),
 }
 FILES = {
     "heatmap": {
@@ -19,6 +20,7 @@ FILES = {
         for suffix in ("csv", "png")
     },
     "jitter": {"jitter.csv"},
+    "throughput": {"throughput.csv", "throughput.png"},
 }
 
 
@@ -73,6 +75,18 @@ def test_plan_of_the_papers_example() -> None:
     assert speedups == sorted(speedups)
 
 
+def test_the_joint_plan_of_a_node(tmp_path: Path) -> None:
+    """A target that takes a third on four devices: one server of four beats seven of one."""
+    flags = ("--target-ms=30", "--drafter-ms=3", "--scaling=2:17,4:10", "--out", str(tmp_path))
+    result = dsi_ray("plan", *flags, "--json", "-")
+    figures = json.loads(result.stdout)
+    shapes = {(row["sp_degree"], row["model_parallel"]) for row in figures["joint"]}
+    assert shapes == {*((sp, 1) for sp in range(1, 8)), *((sp, 2) for sp in range(1, 4)), (1, 4)}
+    assert (figures["best"]["sp_degree"], figures["best"]["model_parallel"]) == (1, 4)
+    assert (tmp_path / "joint_plan.csv").read_text().count("\n") == 1 + len(shapes)
+    assert (tmp_path / "joint_plan.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_plan_reads_a_configuration(tmp_path: Path) -> None:
     file = tmp_path / "pair.yaml"
     file.write_text("target: simulated:tpot_ms=30\ndrafters: ['simulated:tpot_ms=3']\n")
@@ -81,7 +95,15 @@ def test_plan_reads_a_configuration(tmp_path: Path) -> None:
     assert "Take SP" in result.stdout
 
 
-@pytest.mark.parametrize("flags", [(), ("--target-ms=30", "--drafter-ms=3", "--model-parallel=9")])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--target-ms=30", "--drafter-ms=3", "--model-parallel=9"),
+        ("--target-ms=30", "--drafter-ms=3", "--scaling=fast"),
+        ("--target-ms=30", "--drafter-ms=3", "--scaling=8:5"),
+    ],
+)
 def test_plan_says_what_is_missing(flags: tuple[str, ...]) -> None:
     result = dsi_ray("plan", *flags)
     assert result.returncode == 2

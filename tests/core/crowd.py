@@ -1,4 +1,4 @@
-"""Crowd: many requests on one group in virtual time, while servers die and come back."""
+"""Crowd: many requests on one group in virtual time, while servers die, hang and come back."""
 
 import itertools
 from collections.abc import Callable
@@ -34,11 +34,12 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A server that dies and comes back."""
+    """A server that dies or hangs, and comes back."""
 
     server: int
     begin: int
     length: int
+    hangs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,18 @@ class Crowd:
                 driver.leave(arrival.time + arrival.leaves, str(index))
         for outage in self.outages:
             server = [*targets, drafter][outage.server % (len(targets) + 1)]
-            driver.out(outage.begin, outage.begin + outage.length, server)
+            happens = driver.hang if outage.hangs else driver.out
+            happens(outage.begin, outage.begin + outage.length, server)
         return driver
 
 
 class CrowdDriver(VirtualGroup):
-    """A group whose servers die and whose clients go away."""
+    """A group whose servers die or hang and whose clients go away.
+
+    Attributes:
+        left: The requests whose clients went away.
+        suspected: How often a server was suspected.
+    """
 
     def __init__(
         self,
@@ -97,8 +104,12 @@ class CrowdDriver(VirtualGroup):
     ) -> None:
         super().__init__(models, pace, message, chunk)
         self.left: set[str] = set()
+        self.suspected = 0
         self._dead: set[ServerId] = set()
+        self._hanging: set[ServerId] = set()
+        self._doubted: set[ServerId] = set()
         self._moments = 0
+        self._at(_CHECK, self._check)
 
     def _handle(self, events: list[Event]) -> None:
         self._moments += 1
@@ -119,12 +130,66 @@ class CrowdDriver(VirtualGroup):
 
         self._at(time, leave)
 
+    def hang(self, begin: float, end: float, server: ServerId) -> None:
+        """Lets a server take tasks and cancellations, but end no forward, for a while."""
+
+        def freeze() -> None:
+            if server in self._dead | self._hanging:
+                return
+            self._hanging.add(server)
+            state = self._servers[server]
+            if state.computing is not None:
+                # As a new object: what was to happen at its end does not.
+                parts, began = state.computing
+                state.computing = parts, began
+            self._at(end, lambda: thaw(state))
+
+        def thaw(state: object) -> None:
+            if state is not self._servers[server]:
+                return
+            self._hanging.discard(server)
+            computing = self._servers[server].computing
+            if computing is not None:
+                self._end_forward(server, stopped=False)
+                self._report(server, self._finish(server, computing[0], end - begin))
+            self._work(server)
+
+        self._at(begin, freeze)
+
+    def _work(self, where: ServerId) -> None:
+        if where not in self._hanging:
+            super()._work(where)
+
+    def _check(self) -> None:
+        for server in self.group.overdue(self._now):
+            self._obey(self.group.suspect(server))
+            if server not in self._doubted:
+                self.suspected += 1
+                self._doubted.add(server)
+                self._at(self._now + _CHECK, lambda server=server: self._doubt(server, 1))
+        if self._heap:
+            self._at(self._now + _CHECK, self._check)
+
+    def _doubt(self, server: ServerId, checks: int) -> None:
+        """Waits for a suspected server; in the end another takes its place."""
+        if server in self._dead:
+            self._doubted.discard(server)
+        elif server not in self._hanging:
+            self._doubted.discard(server)
+            self._obey(self.group.restore(server))
+        elif checks == _MOST_CHECKS:
+            self._doubted.discard(server)
+            self.out(self._now, self._now + _CHECK, server)
+        else:
+            self._at(self._now + _CHECK, lambda: self._doubt(server, checks + 1))
+
     def out(self, begin: float, end: float, server: ServerId) -> None:
         """Lets a server be dead for a while."""
 
         def die() -> None:
             if server not in self._dead:
                 self._dead.add(server)
+                self._hanging.discard(server)
                 self._die(server)
                 self._obey(self.group.lose(server))
                 self._at(end, come_back)
@@ -159,6 +224,12 @@ def job(name: str, arrival: Arrival) -> Job:
     )
 
 
+_CHECK = 7
+"""Between two looks for servers that hang."""
+
+_MOST_CHECKS = 20
+"""A server that is suspected for so many of them is killed."""
+
 TIMES = st.integers(0, 200)
 
 
@@ -180,7 +251,7 @@ def arrivals(draw: st.DrawFn, target: Language) -> Arrival:
 def crowds(draw: st.DrawFn) -> Crowd:
     """Any group, with more or fewer servers than requests."""
     target = draw(languages())
-    outages = st.builds(Outage, st.integers(0, 9), TIMES, st.integers(0, 100))
+    outages = st.builds(Outage, st.integers(0, 9), TIMES, st.integers(0, 300), st.booleans())
     return Crowd(
         target=target,
         drafter=draw(guessers(target)),

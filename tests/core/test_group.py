@@ -1,8 +1,12 @@
 """Group: many requests share servers that come and go, and each gets its own text."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 
-from tests.core.crowd import Crowd, crowds
+from dsi_ray.core.commit import StopCriteria
+from tests.core.crowd import Arrival, Crowd, Outage, crowds
+from tests.core.language import Guesser, Language
 
 
 @settings(max_examples=400, deadline=None)
@@ -28,3 +32,21 @@ def test_nothing_is_left_behind(crowd: Crowd) -> None:
     assert not group.tasks
     assert not driver.busy
     assert not any(group.pool.held(request) for request in driver.served)
+
+
+def test_a_drafter_that_was_idle_when_it_died_comes_back_once() -> None:
+    """It had been two drafters to the request, each of which replaced the other's task for ever."""
+    target = Language(seed=0, vocabulary=2)
+    arrival = Arrival(0, (0, 0), StopCriteria(7, frozenset()), "dsi", 1)
+    crowd = Crowd(
+        target=target,
+        drafter=Guesser(target, seed=0, acceptance=0.0),
+        servers=1,
+        arrivals=(arrival, replace(arrival, criteria=StopCriteria(1, frozenset()))),
+        outages=(Outage(0, 100, 0), Outage(1, 122, 0)),
+        target_latencies=(23,),
+        drafter_latencies=(1,),
+        messages=(0,),
+        chunk=1,
+    )
+    assert crowd.driver()()["0"].tokens == crowd.expected("0")

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.models.blocks import BLOCK_TOKENS as B
-from dsi_ray.models.blocks import BlockPool
 from dsi_ray.models.kv_cache import Segment
 from dsi_ray.models.packing import Packing, pack
 
@@ -23,10 +22,7 @@ def packed(shapes: list[tuple[int, int]]) -> tuple[list[Segment], Packing]:
         places = tuple(range(used, used + blocks))
         used += blocks
         segments.append(Segment(kept, 0, kept + new, places))
-    pool = BlockPool(used)
-    for _ in range(used):
-        pool.allocate()
-    return segments, pack(segments, pool, threading.Event(), CPU)
+    return segments, pack(segments, (), used, threading.Event(), CPU)
 
 
 @given(st.lists(st.tuples(st.integers(0, 600), st.integers(1, 300)), min_size=1, max_size=12))
@@ -64,3 +60,14 @@ def test_like_sessions_are_one_group_and_a_prefill_is_another() -> None:
 def test_groups_do_not_grow_with_the_sessions(count: int) -> None:
     _, packing = packed([(50 + 4000 * i // count, 1 + i % 8) for i in range(count)])
     assert len(packing.groups) <= 24
+
+
+def test_a_packing_goes_along_to_the_device_of_a_layer() -> None:
+    _, packing = packed([(0, 5), (40, 2), (700, 1)])
+    meta = torch.device("meta")
+    there = packing.on(meta)
+    assert packing.on(CPU) is packing
+    assert packing.on(meta) is there
+    groups = [group.positions for group in there.groups]
+    assert {tensor.device for tensor in (there.positions, there.slots, *groups)} == {meta}
+    assert [group.keys for group in there.groups] == [group.keys for group in packing.groups]

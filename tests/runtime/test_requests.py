@@ -38,10 +38,17 @@ def engine(ray_cluster: None) -> Iterator[Engine]:
         yield engine
 
 
+def status_of(engine: Engine) -> dict[str, Any]:
+    """What the only group does."""
+    group: dict[str, Any]
+    (group,) = asyncio.run(engine.status())["groups"]
+    return group
+
+
 def wait_until(engine: Engine, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Polls the engine's status; fails if ``holds`` does not come true."""
+    """Polls the group's status; fails if ``holds`` does not come true."""
     deadline = time.monotonic() + 20
-    while not holds(status := asyncio.run(engine.status())):
+    while not holds(status := status_of(engine)):
         assert time.monotonic() < deadline, status
     return status
 
@@ -192,7 +199,7 @@ def test_the_death_of_a_server_costs_time_only(
 
 def process_of(engine: Engine, name: str) -> int:
     """The process of a server, to kill it as a crash would."""
-    servers = asyncio.run(engine.status())["servers"]
+    servers = status_of(engine)["servers"]
     (pid,) = [server["pid"] for server in servers if server["server"] == name]
     return int(pid)
 

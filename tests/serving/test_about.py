@@ -14,11 +14,11 @@ CHAT = [{"role": "user", "content": "hello"}]
 
 
 def samples(http: httpx.Client) -> dict[tuple[str, str], float]:
-    """All metrics, by name and labels."""
+    """All metrics, by name and values of labels; the group's own label is left out."""
     answer = http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     return {
-        (sample.name, ",".join(sample.labels.values())): sample.value
+        (sample.name, ",".join(v for k, v in sample.labels.items() if k != "group")): sample.value
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
     }
@@ -52,8 +52,27 @@ def test_metrics_count_what_was_done(http: httpx.Client) -> None:
     assert grown("dsi_ray_completion_tokens_total") == 18
     assert grown("dsi_ray_time_to_first_token_seconds_count") == 2
     assert grown("dsi_ray_time_per_output_token_seconds_count") == 2
+    assert grown("dsi_ray_committed_tokens_total") == 18
     assert grown("dsi_ray_drafted_tokens_total") >= grown("dsi_ray_accepted_tokens_total") >= 0
     assert after["dsi_ray_generations_in_flight", ""] == 0
+
+
+def test_metrics_of_the_group_are_one_snapshot(http: httpx.Client) -> None:
+    body = {"model": "demo", "prompt": [5, 6, 7], "max_tokens": 9, "ignore_eos": True}
+    assert http.post("/v1/completions", json=body).status_code == 200
+    now = samples(http)
+    assert now["dsi_ray_group_up", ""] == now["dsi_ray_target_servers", ""] == 1
+    assert now["dsi_ray_server_up", "target-0"] == 1
+    assert now["dsi_ray_draft_runs_total", ""] == now["vllm:spec_decode_num_drafts_total", "0,demo"]
+    judged = now["dsi_ray_accepted_tokens_total", ""] + now["dsi_ray_rejected_tokens_total", ""]
+    assert judged <= now["dsi_ray_committed_tokens_total", ""]
+
+
+def test_health_leaves_metrics_out(http: httpx.Client) -> None:
+    (group,) = http.get("/health").json()["groups"]
+    assert group["targets"].items() >= {"configured": 1, "alive": 1, "busy": 0}.items()
+    assert group["faults"] == []
+    assert "metrics" not in group
 
 
 def test_labels_do_not_grow_with_what_clients_ask(http: httpx.Client) -> None:
@@ -62,7 +81,7 @@ def test_labels_do_not_grow_with_what_clients_ask(http: httpx.Client) -> None:
         http.get(f"/nowhere/{index}")
         http.request(f"ODD{index}", "/v1/models")
     labels = {labels for name, labels in samples(http) if name == "dsi_ray_http_requests_total"}
-    assert not any(re.search(r"none|nowhere|ODD", label) for label in labels)
+    assert not any(re.search(r"none-|nowhere|ODD", label) for label in labels)
     assert "/v1/models/{name:path},404" in labels
 
 

@@ -17,7 +17,7 @@ DEADLINE_S = 5.0
 def wait_until(http: httpx.Client, idle: bool) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
-        status = http.get("/health").json()
+        (status,) = http.get("/health").json()["groups"]
         running = sum(server["running_tasks"] for server in status["servers"])
         if idle == (status["requests"] == status["tasks"] == running == 0):
             return

@@ -3,13 +3,15 @@
 import asyncio
 import hashlib
 import json
+import os
+import signal
+import time
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 import openai
 import pytest
-import ray
 from starlette.types import Message
 
 from dsi_ray.runtime.engine import Engine
@@ -119,47 +121,60 @@ def mortal(ray_cluster: object) -> Any:
         yield engine
 
 
+@pytest.fixture
+def kill(mortal: Engine) -> Callable[[], None]:
+    """Ends the coordinator of the engine's only group as a crash would."""
+    (group,) = asyncio.run(mortal.status())["groups"]
+    return lambda: os.kill(group["pid"], signal.SIGKILL)
+
+
 def test_a_failure_in_mid_stream_is_an_error_and_no_end(
-    mortal: Engine, caplog: pytest.LogCaptureFixture
+    mortal: Engine, kill: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     app = build_api(mortal, ServingConfig(served_model_name="demo"))
-    kill = lambda: ray.kill(mortal._coordinator)  # noqa: E731
     answer = asyncio.run(stream(app, {**LONG, "stream": True}, kill))
     assert answer.status == 200
     assert b"[DONE]" not in answer.body
     error = last_event(answer)["error"]
     assert error.keys() == {"message", "type", "param", "code"}
-    assert error["type"] == "server_error"
+    assert (error["type"], error["code"]) == ("server_error", "unavailable")
     # What happened stays in the log, under the name that the client was told.
     assert "coordinator" not in error["message"] and "coordinator" in caplog.text
     assert error["message"].split()[-1] in caplog.text
 
 
-def test_a_broken_engine_is_500_in_the_envelope_and_503_in_health(
-    mortal: Engine, caplog: pytest.LogCaptureFixture
+def test_a_lost_engine_is_503_and_comes_back_by_itself(
+    mortal: Engine, kill: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     app = build_api(mortal, ServingConfig(served_model_name="demo"))
-    ray.kill(mortal._coordinator)
+    kill()
 
     async def ask() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
             headers = {"x-request-id": "find-me"}
-            return [
+            answers = [
                 await client.post("/v1/completions", json=SHORT, headers=headers),
+                await client.get("/health"),
                 await client.post(
                     "/v1/completions", json={**SHORT, "stream": True}, headers=headers
                 ),
-                await client.get("/health"),
             ]
+            deadline = time.monotonic() + 30
+            while (health := await client.get("/health")).status_code != 200:
+                assert time.monotonic() < deadline, health.text
+                await asyncio.sleep(0.02)
+            return [*answers, await client.post("/v1/completions", json=SHORT)]
 
-    *failed, health = asyncio.run(ask())
-    for answer in failed:
-        assert answer.status_code == 500
+    first, health, second, after = asyncio.run(ask())
+    for answer in (first, second):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+        assert int(answer.headers["retry-after"]) > 0
         assert answer.json()["error"]["message"].endswith("find-me")
         assert "coordinator" not in answer.text
     assert "find-me" in caplog.text
-    assert (health.status_code, health.json()["error"]["code"]) == (503, "unavailable")
+    assert (health.status_code, health.json()["status"]) == (503, "failed")
+    assert after.status_code == 200
 
 
 def test_keys(simulated: Engine, api: Api) -> None:

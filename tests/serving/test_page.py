@@ -156,7 +156,7 @@ FOLLOW = """(async (prompt) => {
         id = chunk.id;
         await look();
     }
-    while ((await (await fetch("/health")).json()).tasks) await look();
+    while ((await (await fetch("/health")).json()).groups[0].tasks) await look();
     await look();
     const whole = readTrace(await api.trace(id, ""));
     const sorted = ({ lanes, commits }) => JSON.stringify([

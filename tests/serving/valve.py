@@ -1,6 +1,7 @@
 """An engine without servers or Ray, for tests of what surrounds one."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ class ValveEngine:
         self.tokenizer = SimulatedTokenizer(VOCABULARY)
         self.target = ModelInfo("valve", VOCABULARY, 64, (), 0, "none", "none", has_logits=False)
         self.max_model_len = self.target.max_context
+        self.kv_capacity = sys.maxsize
         self.valve = asyncio.Event()
         self.running = self.peak = 0
 
@@ -38,7 +40,7 @@ class ValveEngine:
 
     async def status(self) -> dict[str, Any]:
         """Always well."""
-        return {"healthy": True, "servers": []}
+        return {"healthy": True, "groups": []}
 
     async def stream(
         self, prompt: Sequence[int], params: SamplingParams, decoding: Decoding, request_id: str

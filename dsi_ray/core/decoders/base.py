@@ -156,10 +156,22 @@ class Decoder(ABC):
         cancels = [_cancel(self.verifying, live) for live in unwanted]
         return [*self._go_on(), *cancels]
 
+    def lose(self, server: ServerId) -> None:
+        """A server is gone: nothing more is sent to it. The ends of its tasks come as events."""
+        for board in (self.verifying, self.drafting):
+            if server in board.servers:
+                board.retire(server)
+
     def add_drafter(self, server: ServerId) -> list[Command]:
         """Lets a drafter guess for the request."""
         self.drafting.add(server)
         return self._go_on()
+
+    def drop_drafter(self, server: ServerId) -> list[Command]:
+        """Takes a drafter away; what it has drafted stays."""
+        self.lose(server)
+        cancels = [_cancel(self.drafting, live) for live in self.drafting.retire(server)]
+        return [*self._go_on(), *cancels]
 
     def _go_on(self) -> list[Command]:
         """New tasks, unless there is no target server at all: then everything waits."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dsi_ray.core.board import LiveTask, TaskBoard
 from dsi_ray.core.decoders.base import Decoder, Request
-from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, Role, ServerId, Start
+from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, ServerId, Start
 from dsi_ray.core.placement import Place, idle_servers, place_anchor, place_block, stale_servers
 from dsi_ray.core.tree import Node, State
 
@@ -73,6 +73,11 @@ class DSI(Decoder):
             commands += [self._prefill(server) for server in others]
         return commands
 
+    def lose(self, server: ServerId) -> None:
+        """A server died: nothing more is sent to it."""
+        super().lose(server)
+        self._drafters = [drafter for drafter in self._drafters if drafter.server != server]
+
     def add_drafter(self, server: ServerId) -> list[Command]:
         """Lets a drafter guess for the request."""
         self._drafters.append(_Drafter(server, self.tree.root))
@@ -100,8 +105,7 @@ class DSI(Decoder):
 
     def _apply_output(self, live: LiveTask, output: Output) -> None:
         super()._apply_output(live, output)
-        if live.task.server.role is Role.DRAFTER:
-            drafter = next(d for d in self._drafters if d.server == live.task.server)
+        for drafter in [d for d in self._drafters if d.server == live.task.server]:
             if live.displaced is None:
                 drafter.tip = live.tip
             if not output.goes_on and drafter.live is live:

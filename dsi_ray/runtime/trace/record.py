@@ -50,6 +50,7 @@ class _Live:
         start: The first position for which it has not reported.
         drafts_end: Up to which position it has drafts to verify.
         stopped: When it was told to stop while it may have been running.
+        reported: Whether it has reported.
     """
 
     server: ServerId
@@ -60,6 +61,7 @@ class _Live:
     start: int
     drafts_end: int
     stopped: float | None = None
+    reported: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -121,20 +123,25 @@ class RequestTrace:
             case Fail():
                 self.end(now)
 
-    def hear(self, event: Event, now: float) -> None:
-        """Notes an event of a server."""
+    def hear(self, event: Event, now: float) -> Work | None:
+        """Notes an event of a server; returns the work that it tells of, if any."""
         now = whole(now)
         live = self._tasks.get(event.task)
         if live is None:
-            return
+            return None
         if isinstance(event, Output):
-            self._report(live, event, now)
+            work = self._report(live, event, now)
             if event.goes_on:
-                return
+                return work
         else:
-            self._end_task(live, event, now)
+            work = self._end_task(live, event, now)
         self._lanes[live.server].tasks.remove(live)
         del self._tasks[event.task]
+        return work
+
+    def outcome(self, work: Work) -> Outcome:
+        """What became of work so far."""
+        return work.span(self._text_of(work), self._ended is not None).outcome
 
     def end(self, now: float) -> None:
         """Notes that nothing more will be committed."""
@@ -200,7 +207,7 @@ class RequestTrace:
         else:
             self._omitted += 1
 
-    def _report(self, live: _Live, output: Output, now: float) -> None:
+    def _report(self, live: _Live, output: Output, now: float) -> Work | None:
         # What the server knew before is not reported again: this may be further than was asked for.
         live.start = output.start
         kind, drafts, agreed = live.kind, len(output.tokens), 0
@@ -212,32 +219,37 @@ class RequestTrace:
                 live.drafts_end = 0
         live.path = live.path[:first] + output.tokens
         live.start += len(output.tokens)
-        if output.forwards:
-            self._add(
-                Work(
-                    server=live.server,
-                    kind=kind,
-                    begin=whole(now - output.seconds),
-                    end=now,
-                    start=output.start,
-                    base=live.base,
-                    path=live.path,
-                    tokens=len(output.tokens),
-                    drafts=drafts,
-                    agreed=agreed,
-                    forwards=output.forwards,
-                )
-            )
+        if not output.forwards:
+            return None
+        begin = whole(now - output.seconds)
+        work = Work(
+            server=live.server,
+            kind=kind,
+            begin=begin,
+            end=now,
+            start=output.start,
+            base=live.base,
+            path=live.path,
+            tokens=len(output.tokens),
+            drafts=drafts,
+            agreed=agreed,
+            forwards=output.forwards,
+            waited=None if live.reported else max(0.0, begin - live.sent),
+            late=live.stopped is not None,
+        )
+        live.reported = True
+        return self._add(work)
 
-    def _end_task(self, live: _Live, event: Ended, now: float) -> None:
+    def _end_task(self, live: _Live, event: Ended, now: float) -> Work | None:
         """A running task leaves a span; one that waited for another leaves none."""
         outcome = _OUTCOMES.get(event.reason)
         lane = self._lanes[live.server]
         end = now if live.stopped is None else live.stopped
         if outcome is not None and lane.tasks[0] is live and max(live.sent, lane.free) < end:
-            self._add(Work(live.server, live.kind, live.sent, end, live.start, outcome))
+            return self._add(Work(live.server, live.kind, live.sent, end, live.start, outcome))
+        return None
 
-    def _add(self, work: Work) -> None:
+    def _add(self, work: Work) -> Work:
         """Keeps a span, cut to what its lane has left."""
         lane = self._lanes[work.server]
         work.begin = max(work.begin, lane.free)
@@ -246,6 +258,7 @@ class RequestTrace:
             self._works.append(work)
         else:
             self._omitted += 1
+        return work
 
     def _unfinished(self, now: float) -> Iterator[Work]:
         """What was not reported: on each lane the running task, and before it stopped ones."""

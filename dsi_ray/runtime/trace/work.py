@@ -24,6 +24,8 @@ class Work:
         drafts: As in the span.
         agreed: Of a verification: how many drafts were the target's own tokens.
         forwards: As in the span.
+        waited: Seconds from when its task was sent to its begin; None where the task had reported.
+        late: Whether its task had been told to stop.
     """
 
     server: ServerId
@@ -38,6 +40,8 @@ class Work:
     drafts: int = 0
     agreed: int = 0
     forwards: int = 0
+    waited: float | None = None
+    late: bool = False
 
     def span(self, known: Sequence[int], over: bool) -> Span:
         """The span, given the text from ``base`` on and whether that is all of it."""

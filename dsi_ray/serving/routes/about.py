@@ -1,20 +1,21 @@
 """The paths that tell about the server and its model."""
 
 import time
+from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
 import dsi_ray
-from dsi_ray.serving.errors import ApiError
+from dsi_ray.serving.group_metrics import group_metrics
 from dsi_ray.serving.routes.documented import Responses, errors
-from dsi_ray.serving.schema.server import ErrorEnvelope, Health, ModelCard, ModelList, Version
+from dsi_ray.serving.schema.server import Health, ModelCard, ModelList, Version
 from dsi_ray.serving.service import Service
 
 _METRICS: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
-_HEALTH: Responses = {503: {"model": Health | ErrorEnvelope, "description": "Not healthy."}}
+_HEALTH: Responses = {503: {"model": Health, "description": "Not healthy."}}
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
@@ -37,16 +38,13 @@ def add_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/health", response_model=Health, responses=_HEALTH | errors(500))
     async def get_health() -> Response:
-        try:
-            status = await service.engine.status()
-        except Exception as error:
-            raise ApiError(503, "The engine does not answer.", code="unavailable") from error
+        status = await service.engine.status()
         healthy = status["healthy"]
         body = {
             "status": "ok" if healthy else "failed",
             "model": service.model_name,
             "load": service.gate.load.model_dump(),
-            **status,
+            "groups": [_without_metrics(group) for group in status["groups"]],
         }
         return JSONResponse(body, status_code=200 if healthy else 503)
 
@@ -56,4 +54,10 @@ def add_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/metrics", response_class=Response, responses=_METRICS | errors(401, 500))
     async def get_metrics() -> Response:
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        text = service.metrics.text() + await group_metrics(service.engine, service.model_name)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+def _without_metrics(group: dict[str, Any]) -> dict[str, Any]:
+    """They are at ``/metrics``."""
+    return {key: value for key, value in group.items() if key != "metrics"}

@@ -52,14 +52,14 @@ class Load(BaseModel):
 
 
 class Health(BaseModel):
-    """``GET /health``: how full the server is; what the group and each of its servers do now."""
+    """``GET /health``: how full the server is; what each group and each of its servers do now."""
 
     model_config = ConfigDict(extra="allow")
 
     status: Literal["ok", "failed"]
     model: str
     load: Load
-    servers: list[dict[str, Any]]
+    groups: list[dict[str, Any]]
 
 
 class ErrorDetail(BaseModel):

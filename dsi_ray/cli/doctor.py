@@ -1,0 +1,68 @@
+"""``dsi-ray doctor``."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from dsi_ray.cli.errors import FAILURE
+from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
+from dsi_ray.cli.options import EngineOptions, with_engine_options
+from dsi_ray.serving.config import ServingConfig
+
+if TYPE_CHECKING:
+    from dsi_ray.runtime.doctor.finding import Finding
+
+_MARKS = {"ok": "[green]ok[/]     ", "warning": "[yellow]warning[/]", "failed": "[red]failed[/] "}
+
+
+@with_engine_options
+def command(
+    engine: EngineOptions,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on. [default: 8000]")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Check whether this machine and its cluster can serve a configuration.
+
+    Python and packages, port, disk and shared memory, the models' files and vocabularies, Ray,
+    GPUs, and room for the servers. What fails comes with what to do about it; then the exit status
+    is 1.
+
+    \b
+    dsi-ray doctor
+    dsi-ray doctor --config deployment.yaml
+    dsi-ray doctor --target /models/llama-70b --sp-degree 3 --address auto
+    """
+    config = engine.load(ServingConfig, host=host, port=port)
+    check_writable(json_file)
+    console = Console(quiet=json_file == STDOUT, soft_wrap=True)
+    found = []
+    for one in _examine(config):
+        found.append(one)
+        console.print(f"{_MARKS[one.state]}  {one.check}: {one.detail}", highlight=False)
+        if one.action:
+            console.print(f"         → {one.action}", highlight=False)
+    write_json([one._asdict() for one in found], json_file)
+    if any(one.state == "failed" for one in found):
+        raise typer.Exit(FAILURE)
+
+
+def _examine(config: ServingConfig) -> "Iterator[Finding]":
+    """All checks, the quick ones first."""
+    from dsi_ray.runtime.doctor import machine
+
+    yield machine.check_python()
+    yield from machine.check_packages()
+    yield machine.check_port(config.host, config.port)
+    yield machine.check_disk()
+    yield machine.check_shared_memory()
+    yield machine.check_open_files()
+    from dsi_ray.runtime.doctor.cluster import check_cluster
+    from dsi_ray.runtime.doctor.models import check_models
+
+    yield from check_models(config)
+    yield from check_cluster(config)

@@ -1,0 +1,1 @@
+"""What a group counts, and how it reaches Ray's Prometheus."""

@@ -1,0 +1,120 @@
+"""ServerBatch: every request gets on in every forward, and no prompt holds the others up."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsi_ray.core.batch import Part, PartResult, ServerBatch
+from dsi_ray.core.messages import Ended, Mode, Output, Reason, Role, ServerId, Task
+from dsi_ray.models.prefix import common_prefix
+
+SERVER = ServerId(Role.TARGET, 0)
+
+
+class Cache:
+    """What a model would have cached."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[int, ...]] = {}
+
+    def __call__(self, request: str, tokens: tuple[int, ...]) -> int:
+        return common_prefix(self.held.get(request, ()), tokens)
+
+    def compute(self, batch: ServerBatch, parts: list[Part]) -> list:
+        """One forward: every own token is 7."""
+        self.held |= {part.request: part.tokens for part in parts}
+        results = {}
+        for part in parts:
+            wanted = len(part.tokens) + 1 - part.start
+            results[part.request] = PartResult([7] * wanted)
+        return batch.finish(results, seconds=1.0)
+
+
+def task(number: int, tokens: int, limit: int = 0) -> Task:
+    """A task of request ``number`` that asks for the token after ``tokens`` others."""
+    return Task(number, str(number), SERVER, tuple(range(tokens)), tokens, limit)
+
+
+@given(
+    chunk=st.integers(1, 20),
+    prompts=st.lists(st.integers(2, 60), min_size=1, max_size=6),
+    decoding=st.integers(0, 4),
+)
+def test_prompts_are_cut_and_decoding_never_waits(
+    chunk: int, prompts: list[int], decoding: int
+) -> None:
+    batch, cache = ServerBatch(chunk), Cache()
+    for number in range(decoding):
+        batch.submit(task(number, 1, limit=10_000), Mode.REPLACE)
+    while any(len(cache.held.get(str(i), ())) < 2 for i in range(decoding)):
+        cache.compute(batch, batch.compose(cache))
+    for number, length in enumerate(prompts, start=decoding):
+        batch.submit(task(number, length), Mode.REPLACE)
+    waiting = {str(number) for number in range(decoding, decoding + len(prompts))}
+    forwards = 0
+    while waiting:
+        parts = batch.compose(cache)
+        computed = {part.request: part.computed for part in parts}
+        assert all(computed[str(number)] == 1 for number in range(decoding))
+        # The last token of a prompt is decoding: with it comes the first of the text.
+        prefilled = sum(part.computed for part in parts if part.known < part.step.start - 1)
+        assert prefilled <= max(chunk, 1)
+        assert any(part.request in waiting for part in parts)
+        waiting -= {
+            str(event.task)
+            for event in cache.compute(batch, parts)
+            if isinstance(event, Output) and not event.goes_on or event.task >= decoding
+        }
+        forwards += 1
+        assert forwards <= sum(prompts) + len(prompts)
+
+
+def test_a_long_prompt_counts_the_time_of_all_its_forwards() -> None:
+    batch, cache = ServerBatch(4), Cache()
+    batch.submit(task(0, 10), Mode.REPLACE)
+    events: list = []
+    while not events:
+        events = cache.compute(batch, batch.compose(cache))
+    assert [event.seconds for event in events] == [3.0]
+
+
+def test_a_forward_is_of_no_use_only_once_nobody_wants_it() -> None:
+    batch, cache = ServerBatch(100), Cache()
+    for number in range(2):
+        batch.submit(task(number, 5, limit=100), Mode.REPLACE)
+    parts = batch.compose(cache)
+    batch.cancel("0", 0)
+    assert not batch.interrupted
+    batch.cancel("1", 1)
+    assert batch.interrupted
+    batch.stopped()
+    assert len(parts) == 2
+    assert not batch.compose(cache)
+
+
+def test_a_prompt_that_is_cancelled_between_two_chunks_is_left() -> None:
+    batch, cache = ServerBatch(4), Cache()
+    batch.submit(task(0, 10), Mode.REPLACE)
+    cache.compute(batch, batch.compose(cache))
+    assert batch.cancel("0", 0) == [Ended(0, Reason.CANCELLED)]
+    assert not batch.compose(cache)
+    assert not batch.busy
+
+
+def test_an_error_is_its_own_requests() -> None:
+    batch, cache = ServerBatch(100), Cache()
+    for number in range(2):
+        batch.submit(task(number, 5), Mode.REPLACE)
+    batch.compose(cache)
+    events = batch.finish({"0": PartResult(error="bad"), "1": PartResult([7])})
+    assert events == [Ended(0, Reason.FAILED, "bad"), Output(1, 5, (7,), goes_on=False)]
+
+
+def test_what_is_released_during_a_forward_is_not_heard_of_again() -> None:
+    batch, cache = ServerBatch(100), Cache()
+    for number in range(2):
+        batch.submit(task(number, 5), Mode.REPLACE)
+    parts = batch.compose(cache)
+    batch.cancel("0", 0)
+    batch.release("0")
+    events = batch.finish({part.request: PartResult([7]) for part in parts})
+    assert [event.task for event in events] == [1]

@@ -1,0 +1,61 @@
+"""Many requests at once on Ray: each gets its own text, messages are shared, nothing is left."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dsi_ray.config import Algorithm, EngineConfig
+from dsi_ray.experiments.concurrency import Work, measure, mixed
+from dsi_ray.experiments.prompts import held_out_code
+from dsi_ray.params import SamplingParams
+from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.request import Decoding
+
+from .test_requests import is_idle, wait_until
+
+
+@pytest.fixture(scope="module")
+def engine(ray_cluster: None) -> Iterator[Engine]:
+    """The demo pair with two target servers."""
+    with Engine(EngineConfig(sp_degree=2)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def works(engine: Engine) -> list[Work]:
+    """Requests of mixed lengths."""
+    return mixed([engine.tokenizer.encode(text) for text in held_out_code(16)], max_tokens=24)
+
+
+@pytest.mark.parametrize("algorithm", list(Algorithm))
+def test_each_of_many_gets_what_it_gets_alone(
+    engine: Engine, works: list[Work], algorithm: Algorithm
+) -> None:
+    rows = measure(engine, works, (1, 4, 16), Decoding(algorithm, sp_degree=2))
+    assert all(row.identical_tokens for row in rows)
+    messages = [row.messages_per_token for row in rows]
+    assert messages == sorted(messages, reverse=True)
+    assert messages[-1] < messages[0] / 2
+
+
+def test_nothing_is_left_of_many(engine: Engine, works: list[Work]) -> None:
+    status = wait_until(engine, is_idle)
+    assert not status["lost"]
+    caches = [server["cache"] for server in status["servers"]]
+    assert [(cache["sessions"], cache["bytes"]) for cache in caches] == [(0, 0)] * 3
+
+
+def test_clients_that_go_away_leave_nothing(engine: Engine, works: list[Work]) -> None:
+    async def read_one_chunk(work: Work) -> None:
+        stream = engine.stream(work.prompt, SamplingParams(max_tokens=500, ignore_eos=True))
+        async for _ in stream:
+            await stream.aclose()
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*map(read_one_chunk, works))
+
+    asyncio.run(all_at_once())
+    status: dict[str, Any] = wait_until(engine, is_idle)
+    assert all(server["cache"]["sessions"] == 0 for server in status["servers"])

@@ -1,0 +1,112 @@
+"""What is wrong is found, and comes with what to do."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from dsi_ray.config import EngineConfig
+from dsi_ray.runtime.doctor import machine
+from dsi_ray.runtime.doctor.cluster import check_cluster, check_gpus, check_room
+from dsi_ray.runtime.doctor.finding import Finding, State
+from dsi_ray.runtime.doctor.models import check_models
+
+from .conftest import random_model
+
+
+def config(**settings: object) -> EngineConfig:
+    return EngineConfig.model_validate(settings)
+
+
+def check(found: Finding, state: State, *mentions: str) -> None:
+    assert found.state is state, found
+    assert bool(found.action) == (state is not State.OK)
+    assert all(word in f"{found.detail} {found.action}" for word in mentions), found
+
+
+def test_this_machine_runs_it() -> None:
+    check(machine.check_python(), State.OK, "3.")
+    found = [machine.check_disk(), machine.check_shared_memory(), machine.check_open_files()]
+    assert State.FAILED not in {one.state for one in found}
+
+
+def test_a_port_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        check(machine.check_port("127.0.0.1", port), State.FAILED, str(port), "--port")
+    check(machine.check_port("127.0.0.1", port), State.OK, "free")
+
+
+@pytest.fixture
+def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An installed package that asks for what is there, and for what is not."""
+    folder = tmp_path / "sample-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: sample\nVersion: 1.0\n"
+        "Requires-Dist: numpy>=1\n"
+        "Requires-Dist: typer>=99\n"
+        "Requires-Dist: no-such-package\n"
+        "Requires-Dist: other-system; sys_platform == 'none'\n"
+        "Requires-Dist: an-extra; extra == 'more'\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    return "sample"
+
+
+def test_packages(distribution: str) -> None:
+    typer, missing = machine.check_packages(distribution)
+    check(typer, State.FAILED, "pip install 'typer>=99'")
+    check(missing, State.FAILED, "not installed", "no-such-package")
+    (unknown,) = machine.check_packages("not-a-distribution")
+    check(unknown, State.WARNING, "pip install")
+
+
+@pytest.mark.parametrize("model", ["demo", "simulated:tpot_ms=3"])
+def test_good_models(model: str) -> None:
+    for found in check_models(config(target=model, drafters=["lookup"])):
+        check(found, State.OK)
+
+
+def test_bad_models(tmp_path: Path) -> None:
+    target, drafter = check_models(config(target="/no/such", drafters=[str(tmp_path)]))
+    check(target, State.FAILED, "/no/such", "correct the path")
+    check(drafter, State.FAILED, str(tmp_path), "give a model directory")
+
+
+def test_a_drafter_with_other_tokens(model_folder: Path, tmp_path: Path) -> None:
+    random_model(seed=1, layers=1).save_pretrained(tmp_path)
+    words = (model_folder / "target" / "tokenizer.json").read_text()
+    (tmp_path / "tokenizer.json").write_text(words.replace('"t5": 5', '"other": 5', 1))
+    pair = config(target=str(model_folder / "target"), drafters=[str(tmp_path)])
+    target, drafter = check_models(pair)
+    check(target, State.OK)
+    check(drafter, State.FAILED, "token 5", "choose a drafter")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_model_that_may_not_be_read(model_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").touch(mode=0)
+    target, _ = check_models(config(target=str(tmp_path), drafters=["lookup"]))
+    check(target, State.FAILED, str(tmp_path))
+
+
+def test_room() -> None:
+    wanted = [{"CPU": 0.001}, {"CPU": 0.001, "GPU": 1.0}, {"CPU": 0.001, "GPU": 2.0}]
+    check(check_room(wanted, {"CPU": 1.0, "GPU": 3.0}), State.OK, "3 GPU")
+    check(check_room(wanted, {"CPU": 1.0}), State.FAILED, "3 GPU", "0 GPU", "--sp-degree")
+    check(check_room([{"CPU": 0.001}], {}), State.FAILED, "0 CPU")
+
+
+def test_gpus_that_ray_does_not_have() -> None:
+    check(check_gpus(1_000_000), State.OK)
+    check(check_gpus(-1), State.WARNING, "--num-gpus")
+
+
+def test_the_cluster(ray_cluster: None) -> None:
+    ray, gpus, room = check_cluster(config(sp_degree=2))
+    check(ray, State.OK, "nodes: 1")
+    check(gpus, State.OK)
+    check(room, State.OK)

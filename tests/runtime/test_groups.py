@@ -1,0 +1,191 @@
+"""Several groups on real Ray: all serve, a lost one costs its own requests, and comes back."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import Any
+
+import pytest
+import ray
+
+from dsi_ray.config import ConfigError, EngineConfig
+from dsi_ray.params import SamplingParams
+from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.errors import GroupLost
+from dsi_ray.runtime.request import Chunk
+
+GROUPS = 2
+LONG = SamplingParams(max_tokens=100)
+SHORT = SamplingParams(max_tokens=10)
+DEADLINE_S = 30
+
+Statuses = Sequence[dict[str, Any]]
+
+
+def new_engine(**settings: Any) -> Engine:
+    defaults = {"target": "simulated:tpot_ms=5", "drafters": ["lookup"], "num_groups": GROUPS}
+    return Engine(EngineConfig.model_validate({**defaults, **settings}))
+
+
+def placement_groups() -> int:
+    table = ray.util.placement_group_table()
+    return sum(group["state"] != "REMOVED" for group in table.values())
+
+
+@pytest.fixture(scope="module")
+def others(ray_cluster: None) -> int:
+    """Placement groups of other modules."""
+    return placement_groups()
+
+
+@pytest.fixture(scope="module")
+def engine(others: int) -> Iterator[Engine]:
+    with new_engine() as engine:
+        yield engine
+    assert placement_groups() == others
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_over(engine: Engine, others: int) -> Iterator[None]:
+    """The devices of lost groups are free, and no request counts as work to be done."""
+    yield
+    assert placement_groups() == others + GROUPS
+    assert engine._groups._router._load == [0] * GROUPS
+
+
+async def kill(engine: Engine, *indices: int) -> None:
+    """Ends the coordinators of groups as a crash would."""
+    groups = (await engine.status())["groups"]
+    for index in indices:
+        os.kill(groups[index]["pid"], signal.SIGKILL)
+
+
+async def until(engine: Engine, holds: Callable[[Statuses], bool]) -> Statuses:
+    """Polls what the groups do; fails if ``holds`` does not come true."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds(groups := (await engine.status())["groups"]):
+        assert time.monotonic() < deadline, groups
+        await asyncio.sleep(0.02)
+    return groups
+
+
+def all_healthy(groups: Statuses) -> bool:
+    return all(group["healthy"] for group in groups)
+
+
+def requests(groups: Statuses) -> list[int]:
+    return [group["requests"] for group in groups]
+
+
+async def begin(engine: Engine, prompt: int) -> AsyncGenerator[Chunk]:
+    """A request after its first token."""
+    stream = engine.stream([prompt], LONG)
+    await anext(stream)
+    return stream
+
+
+async def end(stream: AsyncGenerator[Chunk]) -> None:
+    async for _ in stream:
+        pass
+
+
+def test_requests_are_spread_and_count_until_they_are_left(engine: Engine) -> None:
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            streams = [
+                await stack.enter_async_context(aclosing(await begin(engine, prompt)))
+                for prompt in range(3)
+            ]
+            assert sorted(requests((await engine.status())["groups"])) == [1, 2]
+            for stream in streams[:2]:
+                await stream.aclose()
+            await until(engine, lambda groups: sorted(requests(groups)) == [0, 1])
+            streams.append(await stack.enter_async_context(aclosing(await begin(engine, 3))))
+            assert requests((await engine.status())["groups"]) == [1, 1]
+
+    asyncio.run(scenario())
+
+
+def test_all_groups_give_the_same_tokens(engine: Engine) -> None:
+    # Idle groups take turns.
+    assert len({engine.generate([7], SHORT).tokens for _ in range(GROUPS)}) == 1
+
+
+def test_the_parts_of_a_request_are_found_in_all_groups(engine: Engine) -> None:
+    names = [f"several/{part}" for part in (0, 1, 2, 10)]
+
+    async def scenario() -> list[str]:
+        for name in names:
+            await end(engine.stream([1], SHORT, request_id=name))
+        return [trace.request for trace in await engine.trace("several")]
+
+    assert asyncio.run(scenario()) == names
+
+
+def test_a_lost_group_costs_its_own_requests_and_is_built_again(engine: Engine) -> None:
+    expected = engine.generate([1], SHORT).tokens
+
+    async def scenario() -> None:
+        rebuilds = [group["rebuilds"] for group in (await engine.status())["groups"]]
+        streams = [await begin(engine, prompt) for prompt in range(2 * GROUPS)]
+        await kill(engine, 0)
+        results = await asyncio.gather(*map(end, streams), return_exceptions=True)
+        assert sorted(type(result).__name__ for result in results) == [
+            *["GroupLost"] * 2,
+            *["NoneType"] * 2,
+        ]
+        # Whatever comes now goes where it is served.
+        for _ in range(GROUPS):
+            await end(engine.stream([1], SHORT))
+        groups = await until(engine, all_healthy)
+        assert [group["rebuilds"] for group in groups] == [rebuilds[0] + 1, *rebuilds[1:]]
+        async with aclosing(await begin(engine, 1)), aclosing(await begin(engine, 2)):
+            assert requests((await engine.status())["groups"]) == [1, 1]
+
+    asyncio.run(scenario())
+    assert {engine.generate([1], SHORT).tokens for _ in range(GROUPS)} == {expected}
+
+
+def test_with_all_groups_lost_requests_fail_at_once_and_later_succeed(engine: Engine) -> None:
+    async def scenario() -> None:
+        await kill(engine, *range(GROUPS))
+        for _ in range(2 * GROUPS):
+            with pytest.raises(GroupLost):
+                await end(engine.stream([1], SHORT))
+        status = await engine.status()
+        assert not status["healthy"]
+        assert all(group["error"] for group in status["groups"])
+        await until(engine, lambda groups: any(group["healthy"] for group in groups))
+        await end(engine.stream([1], SHORT))
+        await until(engine, all_healthy)
+
+    asyncio.run(scenario())
+
+
+def test_closing_in_the_middle_of_a_rebuild_leaves_nothing(engine: Engine) -> None:
+    with new_engine(num_groups=1) as other:
+        asyncio.run(kill(other, 0))
+        asyncio.run(until(other, lambda groups: not all_healthy(groups)))
+
+
+def test_groups_without_devices_are_refused_and_leave_nothing(engine: Engine) -> None:
+    # One of them would fit.
+    target = {"model": "simulated", "simulation": {"tpot_ms": 5}, "num_cpus": 10}
+    with pytest.raises(ConfigError, match="no room for 2 x"):
+        new_engine(target=target, placement_timeout_s=1)
+
+
+def test_building_is_tried_again_until_it_succeeds(engine: Engine) -> None:
+    def kill_the_next_too(groups: Statuses) -> bool:
+        ray.kill(engine._groups._groups[0]._coordinator)
+        return "did not start" in groups[0].get("error", "")
+
+    async def scenario() -> None:
+        await until(engine, kill_the_next_too)
+        assert engine.generate([1], SHORT).tokens
+        await until(engine, all_healthy)
+
+    asyncio.run(scenario())
