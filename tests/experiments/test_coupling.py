@@ -47,5 +47,5 @@ def test_a_drafter_that_is_the_target_always_agrees() -> None:
     rates = compare(target, target, path, sampling).mean(1).tolist()
     exact, rejection, independent, bound, overlap = rates
     assert (exact, bound, overlap) == pytest.approx((1, 1, 1))
-    assert rejection > 0.95, "only the tail that does not travel is rejected"
+    assert rejection > 0.85, "only the tail that does not travel is rejected"
     assert independent < 0.9
