@@ -27,6 +27,17 @@ class Algorithm(StrEnum):
     NON_SI = "non-si"
 
 
+class Verification(StrEnum):
+    """When a draft counts, where tokens are sampled; greedy decoding knows only ``exact``."""
+
+    EXACT = "exact"
+    """If it is the target's own token: one seed gives one text, whoever decodes it."""
+
+    REJECTION = "rejection"
+    """As often as rejection sampling allows. The text has the target's distribution, but is not
+    the one that the target alone gives for the seed."""
+
+
 class _Schema(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -166,6 +177,7 @@ class EngineConfig(_Schema):
         num_groups: Number of groups, all alike; each request is one group's.
         algorithm: ``dsi``, ``si`` or ``non-si``.
         lookahead: Drafts in a verification task; ``auto`` follows Equation 1.
+        verification: ``exact`` or ``rejection``.
         max_model_len: Longest prompt and output together; None means the target's own limit.
         placement_strategy: Ray's strategy for the servers' bundles.
         placement_timeout_s: Seconds to wait for the devices, such as nodes that are just starting.
@@ -178,6 +190,7 @@ class EngineConfig(_Schema):
     num_groups: Annotated[int, Field(ge=1)] = 1
     algorithm: Algorithm = Algorithm.DSI
     lookahead: Lookahead = "auto"
+    verification: Verification = Verification.EXACT
     max_model_len: Annotated[int, Field(ge=2)] | None = None
     placement_strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
     placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0

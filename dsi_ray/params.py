@@ -71,6 +71,8 @@ class Guide:
 class SamplingParams:
     """Parameters of one generation. All algorithms give the same tokens for the same parameters.
 
+    (Where drafts are verified by rejection sampling, tokens of the same distribution.)
+
     They act in this order: the guide; logit_bias and the masks by id; the penalties; then, unless
     the temperature is 0, temperature, top_k, top_p, min_p and the choice.
 

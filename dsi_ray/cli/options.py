@@ -56,6 +56,10 @@ class EngineOptions:
     algorithm: Annotated[
         Literal["dsi", "si", "non-si"] | None, _option("--algorithm", help="How to decode.")
     ] = None
+    verification: Annotated[
+        Literal["exact", "rejection"] | None,
+        _option("--verification", help="When a draft counts; matters where temperature is not 0."),
+    ] = None
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16", "float64"] | None,
         _option("--dtype", help="Of the target and of drafters that are models."),
@@ -81,6 +85,7 @@ class EngineOptions:
             "sp_degree": self.sp_degree,
             "lookahead": self.lookahead,
             "algorithm": self.algorithm,
+            "verification": self.verification,
             "address": self.address,
             **more,
         }

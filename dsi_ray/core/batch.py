@@ -58,6 +58,7 @@ class PartResult:
 
     tokens: Sequence[int] = ()
     logprobs: Sequence[TokenLogprobs] = ()
+    proposals: Sequence[bytes] = ()
     error: str | None = None
 
 
@@ -161,7 +162,9 @@ class ServerBatch:
             elif part.is_chunk:
                 continue
             else:
-                events += entry.session.finish(result.tokens, entry.spent, result.logprobs)
+                events += entry.session.finish(
+                    result.tokens, entry.spent, result.logprobs, result.proposals
+                )
             entry.open, entry.spent = None, 0.0
         return events
 

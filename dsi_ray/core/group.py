@@ -38,6 +38,7 @@ class Job:
         decoder: Makes the decoder for a request with its servers.
         drafted: Whether it uses drafters.
         adapts: Whether its plan follows what is measured.
+        rejection: Whether drafts are verified by rejection sampling.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Job:
     decoder: Callable[[Request, Pace], Decoder]
     drafted: bool = True
     adapts: bool = True
+    rejection: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +131,7 @@ class Group:
             self.pool.admit(job.id, job.sp_degree),
             tuple(self._drafters) if job.drafted else (),
             self._task_ids,
+            job.rejection,
         )
         member = Member(job, job.decoder(request, self.pace), set())
         self._members[job.id] = member

@@ -74,6 +74,8 @@ class Task:
             drafter after every token.
         stops: Ids after which the model does not go on alone.
         report: A server that goes on alone reports once it holds this many new tokens.
+        proposals: For a verification by rejection sampling: what a drafter drew at each position
+            from ``start`` on, empty where it drew nothing. Else none at all.
     """
 
     id: int
@@ -84,6 +86,7 @@ class Task:
     limit: int = 0
     stops: frozenset[int] = frozenset()
     report: int = 1
+    proposals: tuple[bytes, ...] = ()
 
     @property
     def is_prefill(self) -> bool:
@@ -120,6 +123,8 @@ class Output:
         forwards: How many forwards these tokens took.
         seconds: How long those forwards took; 0 where nobody measures.
         logprobs: Of each token, from a target whose request asks for them; else empty.
+        proposals: Of each token, from a drafter whose drafts are verified by rejection sampling:
+            the token and the distribution that it was drawn from, as models/ has them. Else empty.
     """
 
     task: int
@@ -129,6 +134,7 @@ class Output:
     forwards: int = 1
     seconds: float = 0.0
     logprobs: tuple[TokenLogprobs, ...] = ()
+    proposals: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,13 @@ from dsi_ray.core.messages import Ended, Event, Mode, Output, Reason, Task, Toke
 class Step:
     """One forward: the model's own tokens are wanted at positions ``start .. len(tokens)``.
 
-    A ``start`` of ``len(tokens) + 1`` wants none: it only fills the KV cache.
+    A ``start`` of ``len(tokens) + 1`` wants none: it only fills the KV cache. ``proposals`` as in
+    :class:`Task`, for these positions.
     """
 
     tokens: tuple[int, ...]
     start: int
+    proposals: tuple[bytes, ...] = ()
 
 
 class ServerSession:
@@ -35,6 +37,8 @@ class ServerSession:
         """The server's own path: the running task's path up to ``start``, then own tokens."""
         self._logprobs: tuple[TokenLogprobs, ...] = ()
         """Of the last tokens of the own path: those that this server computed."""
+        self._proposals: tuple[bytes, ...] = ()
+        """Likewise."""
         self._alone = False
         """The running task left its draft: it goes on from its own path."""
         self._reported = 0
@@ -87,8 +91,13 @@ class ServerSession:
         task = self._running
         if task is None or self._step is not None:
             return None
-        tokens = self._own if self._alone else task.tokens
-        self._step = Step(tokens, task.start if task.is_prefill else len(self._own))
+        if task.is_prefill:
+            self._step = Step(task.tokens, task.start)
+        elif self._alone:
+            self._step = Step(self._own, len(self._own))
+        else:
+            start = len(self._own)
+            self._step = Step(task.tokens, start, task.proposals[start - task.start :])
         return self._step
 
     def stopped(self) -> None:
@@ -100,11 +109,12 @@ class ServerSession:
         tokens: Sequence[int],
         seconds: float = 0.0,
         logprobs: Sequence[TokenLogprobs] = (),
+        proposals: Sequence[bytes] = (),
     ) -> list[Event]:
         """The forward gave ``tokens`` from the step's ``start`` on; returns what to report.
 
         Fewer tokens than asked for means that the model has no opinion on the rest. ``logprobs``
-        has one entry for each token, or none.
+        and ``proposals`` have one entry for each token, or none.
         """
         step, interrupted = self._step, self.interrupted
         assert step is not None, "finish follows next_step"
@@ -118,6 +128,7 @@ class ServerSession:
         own = tokens[: accepted + 1]
         self._own = (*step.tokens[: step.start], *own)
         self._logprobs = (*self._logprobs, *logprobs[: len(own)])
+        self._proposals = (*self._proposals, *proposals[: len(own)])
         silent = len(own) <= accepted < wanted
         self._alone = wanted > 0 and not silent and (wanted == 1 or len(own) < wanted)
         return self._settle(self._running)
@@ -146,7 +157,8 @@ class ServerSession:
         if task.is_prefill:
             return [Ended(task.id, Reason.DONE)]
         logprobs = self._logprobs[-len(tokens) :] if tokens else ()
-        return [Output(task.id, start, tokens, goes_on, forwards, seconds, logprobs)]
+        proposals = self._proposals[-len(tokens) :] if tokens else ()
+        return [Output(task.id, start, tokens, goes_on, forwards, seconds, logprobs, proposals)]
 
     def _may_go_on(self, task: Task) -> bool:
         return len(self._own) < task.limit and self._own[-1] not in task.stops
@@ -157,7 +169,8 @@ class ServerSession:
             self.interrupted = True
         self._running = task
         known = own if len(own) >= task.start else task.tokens[: task.start]
-        self._logprobs = self._logprobs if known is own else ()
+        if known is not own:
+            self._logprobs, self._proposals = (), ()
         self._own = known
         self._alone = len(known) > len(task.tokens)
         # What the server knew before is new to this task's listener from its draft's end on.

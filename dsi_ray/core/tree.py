@@ -35,6 +35,7 @@ class Node:
         drafters: Ranks of the drafters that guessed this node.
         verdict: The target's own token after this path, once known.
         logprobs: What the target reported with the verdict, where the request asks for it.
+        proposal: What a drafter drew after this path, for a verification by rejection sampling.
         state: See :class:`State`.
     """
 
@@ -44,6 +45,7 @@ class Node:
         "logprobs",
         "parent",
         "position",
+        "proposal",
         "state",
         "token",
         "verdict",
@@ -57,6 +59,7 @@ class Node:
         self.drafters: set[int] = set()
         self.verdict: int | None = None
         self.logprobs: TokenLogprobs | None = None
+        self.proposal = b""
         self.state = State.AHEAD
 
     @property
@@ -111,9 +114,16 @@ class TokenTree:
         """All tokens of the request up to ``tip``, which is the root or below it."""
         return (*self.tokens, *(node.token for node in self.path(tip)[1:]))
 
-    def draft(self, node: Node, tokens: Sequence[int], drafter: int) -> Node:
-        """Adds a drafter's ``tokens`` after ``node`` and returns the last node."""
-        for token in tokens:
+    def draft(
+        self, node: Node, tokens: Sequence[int], drafter: int, proposals: Sequence[bytes] = ()
+    ) -> Node:
+        """Adds a drafter's ``tokens`` after ``node`` and returns the last node.
+
+        ``proposals`` has one entry for each token, or none. The first at a node stands.
+        """
+        for index, token in enumerate(tokens):
+            if proposals and not node.proposal:
+                node.proposal = proposals[index]
             node = node.child(token)
             node.drafters.add(drafter)
         return node

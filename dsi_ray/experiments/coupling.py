@@ -1,19 +1,19 @@
-"""How often draft and target agree with shared noise, and how often they would without.
+"""How often drafts are accepted: exact matching with shared noise, and rejection sampling.
 
-Along texts that the demo target samples: the share of positions at which the drafter, given the
-text so far, draws the target's token. Beside it, from the exact laws p and q at these positions:
+Along texts that the demo target samples, by the code that serves: the share of positions at which
+the target's token is the draft of a drafter that is given the text so far. Beside it what is
+expected, from the exact laws p and q at these positions:
 
 - independent draws that must be equal: the sum of p q;
 - shared Gumbel noise: at least (1 - TV) / (1 + TV) (Daliri et al., arXiv 2408.07978), where TV is
   the total variation distance;
-- the rejection rule of Leviathan et al.: the sum of min(p, q), which is 1 - TV. Its output has the
-  target's law too, but is another text for every drafter and lookahead.
+- rejection sampling: the sum of min(p, q), which is 1 - TV.
 
 Run it with ``python -m dsi_ray.experiments.coupling``.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Annotated, Any
 
 import torch
@@ -41,17 +41,19 @@ class Coupling:
 
     Attributes:
         positions: How many.
-        shared: Measured, with the noise that both share.
-        bound: Expected, the least that shared noise can give.
+        exact: Measured, with the noise that both share.
+        rejection: Measured, with rejection sampling.
         independent: Expected, with noise of their own.
-        rejection: Expected, with the rejection rule: the most that any rule can give.
+        bound: Expected, the least that shared noise can give.
+        overlap: Expected of rejection sampling: the most that any rule can give.
     """
 
     positions: int
-    shared: float
-    bound: float
-    independent: float
+    exact: float
     rejection: float
+    independent: float
+    bound: float
+    overlap: float
 
 
 def demo_coupling(temperature: float, prompts: int, new_tokens: int, seed: int = 0) -> Coupling:
@@ -88,15 +90,25 @@ def sample_text(model: Any, prompt: Sequence[int], sampling: Sampling) -> list[i
 
 @torch.inference_mode()
 def compare(target: Any, drafter: Any, path: Sequence[int], sampling: Sampling) -> Tensor:
-    """Returns the four rates at each position of an output: (4, positions), float64."""
+    """Returns the five rates at each position of an output: (5, positions), float64."""
     first = sampling.prompt_tokens
     ids = torch.tensor([path])
     theirs, own = (model(input_ids=ids).logits[0, first - 1 : -1] for model in (target, drafter))
-    drafts = choose(own, path[:-1], sampling).tokens
-    agrees = torch.tensor(drafts) == ids[0, first:]
+    exact, rejection = (
+        _accepted(theirs, own, path[:-1], replace(sampling, rejection=rejection))
+        for rejection in (False, True)
+    )
     p, q = ((logits.double() / sampling.params.temperature).softmax(-1) for logits in (theirs, own))
     overlap = torch.minimum(p, q).sum(-1)
-    return torch.stack([agrees.double(), overlap / (2 - overlap), (p * q).sum(-1), overlap])
+    bound = overlap / (2 - overlap)
+    return torch.stack([exact, rejection, (p * q).sum(-1), bound, overlap])
+
+
+def _accepted(theirs: Tensor, own: Tensor, path: Sequence[int], sampling: Sampling) -> Tensor:
+    """Returns 1 where the target's token is the draft, else 0."""
+    drafts = choose(own, path, sampling.for_drafters)
+    verdicts = choose(theirs, path, sampling, proposals=drafts.proposals)
+    return (torch.tensor(drafts.tokens) == torch.tensor(verdicts.tokens)).double()
 
 
 def main(
@@ -106,11 +118,11 @@ def main(
 ) -> None:
     """Print the demo pair's acceptance rates (one thread)."""
     torch.set_num_threads(1)
-    table = Table("T", "positions", "shared noise", "its bound", "independent", "rejection rule")
+    table = Table("T", "positions", "exact", "rejection", "independent", "bound", "overlap")
     for each in temperature or (0.3, 0.7, 1.0, 1.5):
         found = demo_coupling(each, prompts, new_tokens)
-        rates = found.shared, found.bound, found.independent, found.rejection
-        table.add_row(str(each), str(found.positions), *(f"{rate:.3f}" for rate in rates))
+        positions, *rates = astuple(found)
+        table.add_row(str(each), str(positions), *(f"{rate:.3f}" for rate in rates))
     Console().print(table)
 
 

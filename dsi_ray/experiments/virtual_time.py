@@ -245,7 +245,7 @@ class VirtualServers(ABC):
         if part.is_chunk:
             return PartResult()
         forwarded = self._servers[where].model.forward(part.step)
-        return PartResult(forwarded.tokens, forwarded.logprobs)
+        return PartResult(forwarded.tokens, forwarded.logprobs, forwarded.proposals)
 
     def _in_order(self, until: dict[ServerId, float], where: ServerId) -> float:
         """When a message sent now arrives that does not overtake those before it."""

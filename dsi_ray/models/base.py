@@ -87,6 +87,9 @@ class Sampling:
             sequence, also where the request ignores it, and the caller's stop ids.
         seed: Of the noise, 64 bits with or without sign.
         vocab_size: Of the target: a drafter must not guess what the target does not know.
+        rejection: Drafts are verified by rejection sampling; never with greedy decoding.
+        drafts: These are a drafter's tokens, for such a verification: each is reported with the
+            distribution that it was drawn from.
     """
 
     params: SamplingParams
@@ -94,27 +97,41 @@ class Sampling:
     end_ids: frozenset[int] = frozenset()
     seed: int = 0
     vocab_size: int = maxsize
+    rejection: bool = False
+    drafts: bool = False
 
     @classmethod
-    def of(cls, params: SamplingParams, prompt_tokens: int, target: ModelInfo) -> "Sampling":
+    def of(
+        cls,
+        params: SamplingParams,
+        prompt_tokens: int,
+        target: ModelInfo,
+        *,
+        rejection: bool = False,
+    ) -> "Sampling":
         """What a request's parameters mean to a target; draws a seed where one is needed."""
         seed = params.seed
         if seed is None:
             seed = 0 if params.is_greedy else draw_seed()
         end_ids = frozenset((*target.eos_ids, *params.stop_token_ids))
-        return cls(params, prompt_tokens, end_ids, seed, target.vocab_size)
+        rejection = rejection and not params.is_greedy
+        return cls(params, prompt_tokens, end_ids, seed, target.vocab_size, rejection)
 
     @property
     def seed_in_use(self) -> int | None:
-        """The seed that the tokens depend on; None for greedy decoding."""
-        return None if self.params.is_greedy else self.seed
+        """The seed that gives the same tokens again.
+
+        None for greedy decoding, and for rejection sampling: there the tokens also depend on which
+        positions were drafted in time.
+        """
+        return None if self.params.is_greedy or self.rejection else self.seed
 
     @property
     def for_drafters(self) -> "Sampling":
-        """The same choice; nobody asks drafters for log probabilities."""
-        if self.params.logprobs is None:
+        """The same choice, as drafts; nobody asks drafters for log probabilities."""
+        if self.params.logprobs is None and not self.rejection:
             return self
-        return replace(self, params=replace(self.params, logprobs=None))
+        return replace(self, params=replace(self.params, logprobs=None), drafts=self.rejection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +147,15 @@ class Extension:
         tokens: At least one id; prompt first.
         start: ``1 .. len(tokens) + 1``; the last wants no token and only fills the cache.
         sampling: How the request's tokens are chosen.
+        proposals: What a drafter drew at each position from ``start`` on, empty where it drew
+            nothing; or none at all. Only rejection sampling looks at them.
     """
 
     session: str
     tokens: tuple[int, ...]
     start: int
     sampling: Sampling
+    proposals: tuple[bytes, ...] = ()
 
     @property
     def wanted(self) -> int:
@@ -150,10 +170,12 @@ class Forwarded:
     Attributes:
         tokens: The model's own tokens.
         logprobs: Of each of them, where the request asks for any; else empty.
+        proposals: Of each of them, where they are drafts for rejection sampling; else empty.
     """
 
     tokens: Sequence[int]
     logprobs: Sequence[TokenLogprobs] = ()
+    proposals: Sequence[bytes] = ()
 
 
 class LanguageModel(Protocol):

@@ -1,6 +1,9 @@
 """A good 64-bit mixer, and seeds made with it: the same numbers in every process and language."""
 
 import secrets
+import struct
+from collections.abc import Sequence
+from hashlib import blake2b
 
 GOLDEN = 0x9E3779B97F4A7C15
 """Step of splitmix64: odd, and its multiples are spread evenly over 64 bits."""
@@ -26,6 +29,19 @@ def position_key(seed: int, position: int) -> int:
     The seed is mixed before the position is added: no seed's positions are another's, shifted.
     """
     return mix(mix(seed + GOLDEN) + (position + 1) * GOLDEN)
+
+
+def path_keys(seed: int, path: Sequence[int], first: int) -> list[int]:
+    """Returns 64 bits for each of the positions ``first .. len(path)`` of one seed.
+
+    They depend on all tokens before the position: no path's keys tell anything of another's.
+    """
+    digest = blake2b(struct.pack(f"<Q{first}q", seed & _MASK, *path[:first]), digest_size=8)
+    keys = [int.from_bytes(digest.digest(), "little")]
+    for token in path[first:]:
+        digest.update(struct.pack("<q", token))
+        keys.append(int.from_bytes(digest.digest(), "little"))
+    return keys
 
 
 def draw_seed() -> int:

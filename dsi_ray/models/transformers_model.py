@@ -219,4 +219,4 @@ class TransformersModel:
 
     def _sample(self, part: Extension, logits: Tensor) -> Forwarded:
         allowed = self._guides.allowed(part.session, part.tokens, part.wanted, part.sampling)
-        return choose(logits, part.tokens, part.sampling, allowed)
+        return choose(logits, part.tokens, part.sampling, allowed, part.proposals)

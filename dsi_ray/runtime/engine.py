@@ -162,12 +162,13 @@ class Engine:
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         self.check(tokens, params)
         eos = () if params.ignore_eos else self.target.eos_ids
+        decoding = decoding or Decoding.default(self.config)
         return Generation(
             request_id or uuid.uuid4().hex,
             tokens,
             frozenset((*eos, *params.stop_token_ids)),
-            Sampling.of(params, len(tokens), self.target),
-            decoding or Decoding.default(self.config),
+            Sampling.of(params, len(tokens), self.target, rejection=decoding.rejection),
+            decoding,
         )
 
     def _text(self, generation: Generation) -> TextStream:

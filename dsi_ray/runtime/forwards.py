@@ -139,7 +139,8 @@ class Forwards:
     def _compute(self, parts: list[tuple[Part, Sampling]]) -> None:
         started = time.perf_counter()
         extensions = [
-            Extension(part.request, part.tokens, part.start, sampling) for part, sampling in parts
+            Extension(part.request, part.tokens, part.start, sampling, part.step.proposals)
+            for part, sampling in parts
         ]
         try:
             outcomes = self._model.extend(extensions, self._stop)
@@ -160,7 +161,7 @@ class Forwards:
 def _result(outcome: Forwarded | Exception) -> PartResult:
     if isinstance(outcome, Exception):
         return PartResult(error=f"{type(outcome).__name__}: {outcome}")
-    return PartResult(outcome.tokens, outcome.logprobs)
+    return PartResult(outcome.tokens, outcome.logprobs, outcome.proposals)
 
 
 def _can_wait(event: Event) -> bool:

@@ -31,4 +31,5 @@ def job_of(generation: Generation) -> Job:
         decoder,
         drafted=algorithm is not Algorithm.NON_SI,
         adapts=lookahead is None,
+        rejection=generation.sampling.rejection,
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dsi_ray.config import Algorithm, EngineConfig
+from dsi_ray.config import Algorithm, EngineConfig, Verification
 from dsi_ray.core.messages import FinishReason, TokenLogprobs
 from dsi_ray.models.base import Sampling
 from dsi_ray.params import SamplingParams
@@ -13,16 +13,26 @@ from dsi_ray.params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How one request is decoded. The tokens do not depend on it, only the time they take."""
+    """How one request is decoded: the time it takes depends on it.
+
+    The tokens do not, unless drafts are verified by rejection sampling: then their distribution
+    does not.
+    """
 
     algorithm: Algorithm
     lookahead: int | Literal["auto"] = "auto"
     sp_degree: int = 1
+    verification: Verification = Verification.EXACT
 
     @classmethod
     def default(cls, config: EngineConfig) -> "Decoding":
         """What the configuration of an engine says."""
-        return cls(config.algorithm, config.lookahead, config.sp_degree)
+        return cls(config.algorithm, config.lookahead, config.sp_degree, config.verification)
+
+    @property
+    def rejection(self) -> bool:
+        """Whether there are drafts, verified by rejection sampling."""
+        return self.verification is Verification.REJECTION and self.algorithm != Algorithm.NON_SI
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +78,7 @@ class RequestStats:
         messages: What crossed a process for this request: calls, their replies, items of event
             streams and cancellations. What was for several requests counts in parts.
         seed: With which the same request gives the same tokens again, given or drawn; None where
-            decoding was greedy.
+            decoding was greedy, or drafts were verified by rejection sampling.
         acceptance_histogram: How many runs of 0, 1, 2, ... accepted tokens there were, each up to a
             token that no drafter had guessed; empty without drafts.
     """

@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dsi_ray.config import Algorithm, EngineConfig
+from dsi_ray.config import Algorithm, EngineConfig, Verification
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.runtime.request import Decoding
 
 
 class DsiOptions(BaseModel):
-    """How to decode a request. The text does not depend on it, only the time that it takes."""
+    """How to decode a request: the time that it takes depends on it, not how good the text is."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -21,6 +21,10 @@ class DsiOptions(BaseModel):
     lookahead: Annotated[
         Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] | None,
         Field(description="Drafts in a verification; 'auto' follows Equation 1."),
+    ] = None
+    verification: Annotated[
+        Literal["exact", "rejection"] | None,
+        Field(description="One text for one seed, or more drafts accepted (temperature > 0)."),
     ] = None
 
     def decoding(self, config: EngineConfig) -> Decoding:
@@ -35,4 +39,9 @@ class DsiOptions(BaseModel):
             raise RequestError(
                 f"algorithm {algorithm} needs a drafter: this server has none", "dsi"
             )
-        return Decoding(algorithm, self.lookahead or default.lookahead, default.sp_degree)
+        return Decoding(
+            algorithm,
+            self.lookahead or default.lookahead,
+            default.sp_degree,
+            Verification(self.verification or default.verification),
+        )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dsi_ray
 from dsi_ray.cli.options import EngineOptions
-from dsi_ray.config import Algorithm, EngineConfig
+from dsi_ray.config import Algorithm, EngineConfig, Verification
 from dsi_ray.serving.config import ServingConfig
 
 
@@ -14,10 +14,13 @@ def test_nothing_given_is_the_default() -> None:
 
 def test_flags_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    file.write_text("sp_degree: 2\nlookahead: 3\nalgorithm: si\n")
+    file.write_text("sp_degree: 2\nlookahead: 3\nalgorithm: si\nverification: rejection\n")
     options = EngineOptions(config=file, lookahead="5", algorithm="dsi")
     config = options.load(EngineConfig)
     assert (config.sp_degree, config.lookahead, config.algorithm) == (2, 5, Algorithm.DSI)
+    assert config.verification is Verification.REJECTION
+    exact = EngineOptions(config=file, verification="exact").load(EngineConfig)
+    assert exact.verification is Verification.EXACT
 
 
 def test_drafters_keep_their_order() -> None:

@@ -3,11 +3,12 @@
 import threading
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 
+from dsi_ray.core.decoders import Request
 from dsi_ray.core.messages import FinishReason, Role, ServerId, TokenLogprobs
 from dsi_ray.core.session import Step
 from dsi_ray.experiments.virtual_time import VirtualModel
@@ -53,7 +54,9 @@ class Table:
 
     def _forward(self, part: Extension) -> Forwarded:
         rows = [self.logits(part.tokens[:i]) for i in range(part.start, len(part.tokens) + 1)]
-        return choose(torch.stack(rows), part.tokens, part.sampling) if rows else Forwarded([])
+        if not rows:
+            return Forwarded([])
+        return choose(torch.stack(rows), part.tokens, part.sampling, proposals=part.proposals)
 
     def _random(self, prefix: Prefix, salt: int) -> torch.Tensor:
         generator = torch.Generator().manual_seed(zlib.crc32(bytes(prefix), self.seed + salt))
@@ -72,9 +75,8 @@ class ServedModel(VirtualModel):
 
     def forward(self, step: Step) -> Forwarded:
         """What the model gives."""
-        return extend_one(
-            self._model, Extension("request", tuple(step.tokens), step.start, self._sampling)
-        )
+        part = Extension("request", step.tokens, step.start, self._sampling, step.proposals)
+        return extend_one(self._model, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,13 @@ class SampledScenario(Scenario):
     def drafter_servers(self) -> list[ServerId]:
         """The drafters, by rank."""
         return [ServerId(Role.DRAFTER, i) for i in range(len(self.new_drafters))]
+
+    @property
+    def request(self) -> Request:
+        """The request, fresh."""
+        # Slots and dataclasses: super() without arguments would not find its class.
+        request = super(SampledScenario, self).request
+        return replace(request, rejection=self.sampling.rejection)
 
     @property
     def plain(self) -> tuple[list[int], FinishReason, list[TokenLogprobs]]:

@@ -1,5 +1,7 @@
 """ServerSession: one running task and at most one queued; the server's own path decides."""
 
+from dataclasses import replace
+
 import pytest
 
 from dsi_ray.core.messages import (
@@ -314,3 +316,25 @@ def test_a_new_path_forgets_the_logprobs_of_the_old_one(session: ServerSession) 
     assert session.submit(task(1, (1, 2, 3, 4), 3), Mode.REPLACE)
     session.stopped()
     assert run_with(session, 4, 5) == [entries(-4, -5)]
+
+
+def test_a_step_has_the_proposals_of_what_is_not_known(session: ServerSession) -> None:
+    """A successor starts behind the own path; a server that goes on alone has no drafts."""
+    verify = replace(task(1, (1, 2, 3, 4), 2), proposals=(b"a", b"b", b"c"))
+    session.submit(task(0, (1, 2), 2), Mode.REPLACE)
+    session.next_step()
+    session.submit(verify, Mode.QUEUE)
+    session.finish([3])
+    assert session.next_step() == Step((1, 2, 3, 4), 3, (b"b", b"c"))
+    session.finish([5])
+    assert session.next_step() == Step((1, 2, 3, 5), 4)
+
+
+def test_drafts_reported_together_have_their_proposals(session: ServerSession) -> None:
+    session.submit(task(0, (1,), 1, report=2), Mode.REPLACE)
+    session.next_step()
+    assert session.finish([2], proposals=(b"a",)) == []
+    session.next_step()
+    (output,) = session.finish([3], proposals=(b"b",))
+    assert isinstance(output, Output)
+    assert (output.tokens, output.proposals) == ((2, 3), (b"a", b"b"))

@@ -181,3 +181,13 @@ def test_a_node_keeps_what_its_verdict_came_with(tree: TokenTree) -> None:
     assert last.parent is not None
     assert (root.logprobs, last.parent.logprobs) == (TokenLogprobs(-1), TokenLogprobs(-2))
     assert last.logprobs is None
+
+
+def test_the_first_proposal_at_a_node_stands() -> None:
+    tree = TokenTree([1])
+    root = tree.root
+    tree.draft(root, [2], 0)
+    tip = tree.draft(root, [2, 3], 0, [b"a", b"b"])
+    tree.draft(root, [4], 1, [b"c"])
+    assert tip.parent is not None
+    assert (root.proposal, tip.parent.proposal, tip.proposal) == (b"a", b"b", b"")

@@ -42,3 +42,13 @@ def test_drafters_differ_in_nothing_but_logprobs() -> None:
     asked = of(temperature=1, logprobs=5, logit_bias={3: 1})
     params = dataclasses.replace(asked.params, logprobs=None)
     assert asked.for_drafters == dataclasses.replace(asked, params=params)
+
+
+def test_rejection_is_for_sampling_only() -> None:
+    greedy, hot = (
+        Sampling.of(SamplingParams(temperature=t, seed=4), 3, TARGET, rejection=True)
+        for t in (0, 1)
+    )
+    assert greedy == of(seed=4)
+    assert (hot.rejection, hot.drafts, hot.seed_in_use) == (True, False, None)
+    assert hot.for_drafters == dataclasses.replace(hot, drafts=True)

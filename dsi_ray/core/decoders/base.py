@@ -41,6 +41,9 @@ class Request:
         targets: The target servers that it begins with; their number is its SP degree.
         drafters: The drafters, by rank.
         task_ids: Source of task ids, shared by all requests of a coordinator.
+        rejection: Drafts are verified by rejection sampling. Whether a draft is there in time must
+            then not depend on what it is, or the text would be biased: one drafter guesses at a
+            time, and nobody looks at its tokens.
     """
 
     id: str
@@ -49,6 +52,12 @@ class Request:
     targets: Sequence[ServerId]
     drafters: Sequence[ServerId] = ()
     task_ids: "itertools.count[int]" = field(default_factory=itertools.count)
+    rejection: bool = False
+
+    @property
+    def draft_stops(self) -> frozenset[int]:
+        """Ids after which nothing is drafted."""
+        return frozenset() if self.rejection else self.criteria.stop_ids
 
     @property
     def end(self) -> int:
@@ -228,7 +237,8 @@ class Decoder(ABC):
         else:
             self.counts.drafter_forwards += output.forwards
             self.counts.drafted_tokens += len(output.tokens)
-            self.drafting.report(live, output, self.tree.draft(node, output.tokens, server.index))
+            tip = self.tree.draft(node, output.tokens, server.index, output.proposals)
+            self.drafting.report(live, output, tip)
 
     def _apply_failure(self, board: TaskBoard, live: LiveTask, event: Ended) -> str | None:
         """A server that died is used no more; what a target cannot compute ends the request.
@@ -259,6 +269,7 @@ class Decoder(ABC):
             start=nodes[0].position + 1,
             limit=self.request.end if alone else 0,
             stops=self.request.criteria.stop_ids,
+            proposals=tuple(node.proposal for node in nodes) if self.request.rejection else (),
         )
         self.verifying.start(task, nodes, mode)
         return Start(task, mode)
@@ -272,7 +283,7 @@ class Decoder(ABC):
             tokens := self.tree.tokens_to(tip),
             start=len(tokens),
             limit=limit,
-            stops=self.request.criteria.stop_ids,
+            stops=self.request.draft_stops,
             report=report,
         )
         self.drafting.start(task, [tip], mode)

@@ -86,10 +86,11 @@ class DSI(Decoder):
 
     def _next(self) -> list[Command]:
         commands: list[Command] = []
-        for drafter in self._drafters:
+        drafters = self._drafters[:1] if self.request.rejection else self._drafters
+        for drafter in drafters:
             commands += self._drive(drafter)
         commands += self._anchor()
-        for drafter in self._drafters:
+        for drafter in drafters:
             commands += self._overtake(drafter)
             commands += self._dispatch(drafter)
         return commands
@@ -161,7 +162,7 @@ class DSI(Decoder):
 
     def _closes(self, tip: Node, limit: int) -> bool:
         """Whether no draft follows ``tip``: the text ends there or the limit is reached."""
-        ends = tip.token in self.request.criteria.stop_ids and tip is not self.tree.root
+        ends = tip.token in self.request.draft_stops and tip is not self.tree.root
         return ends or tip.position + 1 >= limit
 
     def _anchor(self) -> list[Command]:

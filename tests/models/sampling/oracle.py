@@ -15,6 +15,7 @@ from transformers.generation.logits_process import (
 )
 
 from dsi_ray.models.base import Sampling
+from dsi_ray.models.hashing import position_key
 from dsi_ray.models.sampling.noise import gumbel
 
 
@@ -68,7 +69,6 @@ def token(logits: torch.Tensor, path: tuple[int, ...], sampling: Sampling) -> in
     scores = processed(logits, path, sampling)
     if not sampling.params.is_greedy:
         position = len(path)
-        scores = scores + gumbel(
-            sampling.seed, range(position, position + 1), len(scores), scores.device
-        )
+        key = position_key(sampling.seed, position)
+        scores = scores + gumbel([key], len(scores), scores.device)
     return int(scores.argmax())

@@ -8,12 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statistics_of import misfit
 
-from dsi_ray.models.hashing import choice_seed, draw_seed
+from dsi_ray.models.hashing import choice_seed, draw_seed, path_keys, position_key
 from dsi_ray.models.sampling.noise import gumbel, random_bits, uniform
 
 CPU = torch.device("cpu")
 SEEDS = st.integers(-(2**63), 2**64 - 1)
 POSITIONS = st.integers(0, 2**31)
+
+
+def keys(seed: int, positions: range) -> list[int]:
+    """Of some positions of a seed."""
+    return [position_key(seed, position) for position in positions]
 
 
 def reference_stream(state: int) -> tuple[int, int]:
@@ -45,7 +50,7 @@ def test_the_reference_is_splitmix64() -> None:
 def test_bits_are_those_of_pure_python(
     seed: int, position: int, rows: int, vocab_size: int
 ) -> None:
-    found = random_bits(seed, range(position, position + rows), vocab_size, CPU)
+    found = random_bits(keys(seed, range(position, position + rows)), vocab_size, CPU)
     expected = [
         [reference_bits(seed, position + row, token) for token in range(vocab_size)]
         for row in range(rows)
@@ -55,11 +60,9 @@ def test_bits_are_those_of_pure_python(
 
 @pytest.mark.gpu
 def test_bits_and_noise_are_the_same_on_a_gpu() -> None:
-    positions, cuda = range(1000, 1050), torch.device("cuda")
-    assert (
-        random_bits(-5, positions, 5000, cuda).cpu() == random_bits(-5, positions, 5000, CPU)
-    ).all()
-    difference = gumbel(-5, positions, 5000, cuda).cpu() - gumbel(-5, positions, 5000, CPU)
+    some, cuda = keys(-5, range(1000, 1050)), torch.device("cuda")
+    assert (random_bits(some, 5000, cuda).cpu() == random_bits(some, 5000, CPU)).all()
+    difference = gumbel(some, 5000, cuda).cpu() - gumbel(some, 5000, CPU)
     assert difference.abs().max() < 1e-14
 
 
@@ -67,18 +70,16 @@ def test_bits_and_noise_are_the_same_on_a_gpu() -> None:
 def test_noise_depends_neither_on_the_block_nor_on_the_vocabulary(
     seed: int, position: int, rows: int, vocab_size: int
 ) -> None:
-    block = gumbel(seed, range(position, position + rows), vocab_size, CPU)
-    single = [
-        gumbel(seed, range(i, i + 1), vocab_size, CPU) for i in range(position, position + rows)
-    ]
-    assert (block == torch.cat(single)).all()
+    every = keys(seed, range(position, position + rows))
+    block = gumbel(every, vocab_size, CPU)
+    assert (block == torch.cat([gumbel([key], vocab_size, CPU) for key in every])).all()
     part = vocab_size // 2 + 1
-    assert (block[:, :part] == gumbel(seed, range(position, position + rows), part, CPU)).all()
+    assert (block[:, :part] == gumbel(every, part, CPU)).all()
 
 
 def test_a_seed_with_a_sign_is_the_same_64_bits() -> None:
-    positions = range(3)
-    assert (gumbel(-1, positions, 50, CPU) == gumbel(2**64 - 1, positions, 50, CPU)).all()
+    assert keys(-1, range(3)) == keys(2**64 - 1, range(3))
+    assert path_keys(-1, (4, 5), 1) == path_keys(2**64 - 1, (4, 5), 1)
 
 
 def test_uniform_numbers_never_reach_the_bounds() -> None:
@@ -97,7 +98,7 @@ SAMPLE = 400
 
 def numbers(seed: int, first: int = 0, skip: int = 0) -> torch.Tensor:
     """Uniform numbers of ``SAMPLE`` positions and ids."""
-    bits = random_bits(seed, range(first, first + SAMPLE), SAMPLE + skip, CPU)
+    bits = random_bits(keys(seed, range(first, first + SAMPLE)), SAMPLE + skip, CPU)
     return uniform(bits)[:, skip:].flatten()
 
 
