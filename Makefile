@@ -12,7 +12,14 @@ demo: .venv/.user ## Serve the built-in pair, stream a completion, compare non-S
 	$(BIN)/dsi-ray demo
 
 test: .venv/.dev ## Run the tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	$(MAKE) --no-print-directory --jobs 2 test-ray test-rest
+
+.PHONY: test-ray test-rest
+test-ray: .venv/.dev
+	$(BIN)/python -m pytest -m ray
+
+test-rest: .venv/.dev
+	$(BIN)/python -m pytest -m 'not ray'
 
 check: .venv/.dev ## What must pass before a commit: style and types
 	$(BIN)/ruff check .

@@ -30,11 +30,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "check"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps all that starts Ray in one of several test processes, if there are several."""
+    """Marks all that starts Ray; those tests run one after another, beside the others."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "ray_cluster" in fixtures or item.path.parent.name == "cli":
-            item.add_marker(pytest.mark.xdist_group("ray"))
+            item.add_marker(pytest.mark.ray)
 
 
 @pytest.fixture(scope="session")
