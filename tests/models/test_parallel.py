@@ -25,7 +25,6 @@ from dsi_ray.params import SamplingParams
 
 GREEDY = Sampling(SamplingParams(), prompt_tokens=1)
 # One process runs the second rank of them all.
-pytestmark = pytest.mark.xdist_group("parallel")
 
 KINDS = ["gemma2", "gpt_neox", "llama"]
 BLOCKS = 4
