@@ -24,7 +24,6 @@ from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
 
 GREEDY = Sampling(SamplingParams(), prompt_tokens=1)
-# One process runs the second rank of them all.
 
 KINDS = ["gemma2", "gpt_neox", "llama"]
 BLOCKS = 4
