@@ -32,9 +32,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "check"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks all that starts Ray; those tests run one after another, beside the others."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if "ray_cluster" in fixtures or item.path.parent.name == "cli":
+        if {"ray_cluster", "starts_ray"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.ray)
+
+
+@pytest.fixture
+def starts_ray() -> None:
+    """For tests of commands that start a Ray of their own."""
 
 
 @pytest.fixture(scope="session")

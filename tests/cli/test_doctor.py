@@ -3,9 +3,12 @@
 import json
 import socket
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from dsi_ray.cli import app
+
+pytestmark = pytest.mark.usefixtures("starts_ray")
 
 
 def doctor(*arguments: str) -> Result:
