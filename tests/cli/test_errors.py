@@ -9,8 +9,6 @@ from typer.testing import CliRunner, Result
 
 from dsi_ray.cli import app
 
-pytestmark = pytest.mark.usefixtures("starts_ray")
-
 COMMANDS = ["serve", "generate", "bench", "demo", "doctor"]
 
 

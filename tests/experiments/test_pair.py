@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+import dsi_ray.core.batch
 import dsi_ray.core.decoders
-import dsi_ray.core.session
+import dsi_ray.core.group
 import dsi_ray.experiments.pair
+import dsi_ray.experiments.virtual_group
 import dsi_ray.experiments.virtual_time
 import dsi_ray.runtime.coordinator
 import dsi_ray.runtime.forwards
+import dsi_ray.runtime.jobs
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.experiments.pair import Pair, prompt
@@ -21,14 +24,16 @@ from dsi_ray.params import SamplingParams
 @pytest.mark.parametrize("name", ["DSI", "SI", "NonSI"])
 def test_the_runtime_and_virtual_time_drive_the_same_decoders(name: str) -> None:
     decoder = getattr(dsi_ray.core.decoders, name)
-    assert getattr(dsi_ray.runtime.coordinator, name) is decoder
+    assert getattr(dsi_ray.runtime.jobs, name) is decoder
     assert getattr(dsi_ray.experiments.pair, name) is decoder
 
 
-def test_and_the_same_server_sessions() -> None:
-    session = dsi_ray.core.session.ServerSession
-    assert dsi_ray.runtime.forwards.ServerSession is session
-    assert dsi_ray.experiments.virtual_time.ServerSession is session
+def test_and_the_same_batches_and_groups() -> None:
+    batch, group = dsi_ray.core.batch.ServerBatch, dsi_ray.core.group.Group
+    assert dsi_ray.runtime.forwards.ServerBatch is batch
+    assert dsi_ray.experiments.virtual_time.ServerBatch is batch
+    assert dsi_ray.runtime.coordinator.Group is group
+    assert dsi_ray.experiments.virtual_group.Group is group
 
 
 def test_a_text_is_that_of_the_simulated_model() -> None:

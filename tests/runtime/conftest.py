@@ -98,7 +98,7 @@ def random_prompts(count: int) -> list[list[int]]:
     return [torch.randint(1, VOCAB, (n,), generator=generator).tolist() for n in lengths]
 
 
-@pytest.fixture(scope="module", params=["wrong", "slow", "target", "demo"])
+@pytest.fixture(scope="session", params=["wrong", "slow", "target", "demo"])
 def pair(request: pytest.FixtureRequest, ray_cluster: None, model_folder: Path) -> Iterator[Pair]:
     """Three target servers and one drafter: always wrong, slower than the target, identical to
     it, or the demo pair."""
