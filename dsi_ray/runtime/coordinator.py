@@ -238,7 +238,7 @@ class Coordinator:
             self._metrics.lost(server_id)
             self._execute(self._group.lose(server_id))
             await self._start_again(server_id)
-            del self._lost[server_id]
+            self._lost.pop(server_id, None)
             self._restarts += 1
             self._execute(self._group.restore(server_id))
 
