@@ -15,6 +15,7 @@ test: .venv/.dev ## Run the tests
 	$(MAKE) --no-print-directory --jobs 2 test-ray test-rest
 
 # Ray lowers the priority of its workers: the other tests go below that, or few cores starve them.
+# Those that start a Ray of their own for a moment are on either side, so that both take as long.
 .PHONY: test-ray test-rest
 test-ray: .venv/.dev
 	$(BIN)/python -m pytest -m ray

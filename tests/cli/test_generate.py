@@ -3,11 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from .conftest import SIMULATED, dsi_ray
-
-pytestmark = pytest.mark.usefixtures("starts_ray")
 
 
 def test_text_and_summary() -> None:

@@ -3,12 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from dsi_ray.config import EngineConfig, load
 from tests.cli.conftest import SIMULATED, dsi_ray
-
-pytestmark = pytest.mark.usefixtures("starts_ray")
 
 
 def test_profile_measures_and_plans(tmp_path: Path) -> None:
