@@ -17,7 +17,7 @@ from dsi_ray.runtime.engine import Engine
 VOCAB = 37
 CONTEXT = 128
 EOS = 0
-PROMPTS = 10
+PROMPT_COUNT = 10
 
 
 @dataclass
@@ -120,8 +120,8 @@ def pair(request: pytest.FixtureRequest, ray_cluster: None, model_folder: Path) 
 
             target = str(TARGET_DIR)
             texts = [engine.tokenizer.encode(text) for text in PROMPTS]
-            prompts = [texts[0][:1], *texts[: PROMPTS - 1]]
+            prompts = [texts[0][:1], *texts[: PROMPT_COUNT - 1]]
         else:
-            prompts = random_prompts(PROMPTS)
+            prompts = random_prompts(PROMPT_COUNT)
         reference = AutoModelForCausalLM.from_pretrained(target, dtype=getattr(torch, dtype))
         yield Pair(engine, reference.eval(), prompts)

@@ -10,7 +10,7 @@ from dsi_ray.config import Algorithm
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.request import Decoding
 
-from .conftest import EOS, PROMPTS, Pair, generated, random_prompts
+from .conftest import EOS, PROMPT_COUNT, Pair, generated, random_prompts
 
 MAX_TOKENS = 24
 LOOKAHEADS: tuple[int | Literal["auto"], ...] = (1, 3, 8, "auto")
@@ -40,7 +40,7 @@ def test_prompts_reach_the_end_of_the_text(model_folder: Path) -> None:
     target = AutoModelForCausalLM.from_pretrained(model_folder / "target")
     ends = [
         tokens.index(EOS)
-        for prompt in random_prompts(PROMPTS)
+        for prompt in random_prompts(PROMPT_COUNT)
         if EOS in (tokens := generated(target, prompt, MAX_TOKENS))
     ]
     assert any(position % 8 not in (0, 7) for position in ends)
