@@ -39,7 +39,7 @@ def command(
     max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for each.")] = 128,
     si_lookahead: Annotated[
         list[int] | None,
-        typer.Option(help="Of an SI row; may be repeated. [default: 1 to 8]", min=1),
+        typer.Option(help="Of an SI row; may be repeated.", show_default="1 to 8", min=1),
     ] = None,
     two_threads: Annotated[
         bool,

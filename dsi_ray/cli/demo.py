@@ -30,7 +30,7 @@ _NODE_TITLE = "8 devices whose forwards are timed waits: target 30 ms, drafter 3
 def command(
     engine: EngineOptions,
     port: Annotated[
-        int | None, typer.Option(help="Port to serve on meanwhile. [default: a free one]")
+        int | None, typer.Option(help="Port to serve on meanwhile.", show_default="a free one")
     ] = None,
     prompts: Annotated[int, typer.Option(help="Number of prompts of each table.", min=1)] = 4,
     max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for each.")] = 96,

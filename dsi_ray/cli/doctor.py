@@ -1,14 +1,14 @@
 """``dsi-ray doctor``."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
 from dsi_ray.cli.errors import FAILURE
 from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
-from dsi_ray.cli.options import EngineOptions, with_engine_options
+from dsi_ray.cli.options import EngineOptions, Host, Port, with_engine_options
 from dsi_ray.serving.config import ServingConfig
 
 if TYPE_CHECKING:
@@ -20,10 +20,8 @@ _MARKS = {"ok": "[green]ok[/]     ", "warning": "[yellow]warning[/]", "failed": 
 @with_engine_options
 def command(
     engine: EngineOptions,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on. [default: 8000]")] = None,
+    host: Host = None,
+    port: Port = None,
     json_file: JsonFile = None,
 ) -> None:
     """Check whether this machine and its cluster can serve a configuration.

@@ -41,7 +41,7 @@ def command(
         float, typer.Option(help="Only tokens this probable, relative to the likeliest.")
     ] = 0.0,
     seed: Annotated[
-        int | None, typer.Option(help="Repeats a text. [default: drawn; --json shows it]")
+        int | None, typer.Option(help="Repeats a text.", show_default="drawn; --json shows it")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object at the end instead.")

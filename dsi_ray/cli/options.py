@@ -22,6 +22,9 @@ def _option(*names: str, help: str, **settings: Any) -> Any:
 
 C = TypeVar("C", bound=EngineConfig)
 
+Host = Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
@@ -34,7 +37,8 @@ class EngineOptions:
         str | None,
         _option(
             "--target",
-            help="Directory, hub id, GGUF file, 'demo' or 'simulated:tpot_ms=30'. [default: demo]",
+            help="Directory, hub id, GGUF file, 'demo' or 'simulated:tpot_ms=30'.",
+            show_default="demo",
             metavar="MODEL",
         ),
     ] = None
@@ -70,7 +74,7 @@ class EngineOptions:
     ] = None
     address: Annotated[
         str | None,
-        _option("--address", help="Of a running Ray cluster. [default: start Ray here]"),
+        _option("--address", help="Of a running Ray cluster.", show_default="start Ray here"),
     ] = None
 
     def load(self, schema: type[C], **more: Any) -> C:

@@ -25,13 +25,13 @@ def command(
     engine: EngineOptions,
     prompt_file: Annotated[
         Path | None,
-        typer.Option(help="A prompt a line. [default: held-out code]", metavar="FILE"),
+        typer.Option(help="A prompt a line.", show_default="held-out code", metavar="FILE"),
     ] = None,
     prompts: Annotated[int, typer.Option(help="Most prompts to use.", min=1)] = 8,
     max_tokens: Annotated[int, typer.Option(help="Tokens to generate for each.", min=3)] = 64,
     servers: Annotated[
         int | None,
-        typer.Option(help="Most target servers of the plan. [default: --sp-degree]", min=1),
+        typer.Option(help="Most target servers of the plan.", show_default="--sp-degree", min=1),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="YAML file for the plan.", metavar="FILE")

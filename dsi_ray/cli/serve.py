@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dsi_ray.cli.options import EngineOptions, with_engine_options
+from dsi_ray.cli.options import EngineOptions, Host, Port, with_engine_options
 from dsi_ray.cli.progress import starting
 from dsi_ray.serving.config import ServingConfig
 
@@ -15,12 +15,10 @@ from dsi_ray.serving.config import ServingConfig
 @with_engine_options
 def command(
     engine: EngineOptions,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on. [default: 8000]")] = None,
+    host: Host = None,
+    port: Port = None,
     served_model_name: Annotated[
-        str | None, typer.Option(help="The 'model' of requests. [default: from the target]")
+        str | None, typer.Option(help="The 'model' of requests.", show_default="from the target")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object when ready.")

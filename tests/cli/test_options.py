@@ -1,8 +1,14 @@
 """Flags and file make one configuration."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import typer
+from rich.text import Text
 
 import dsi_ray
+from dsi_ray.cli import app
 from dsi_ray.cli.options import EngineOptions
 from dsi_ray.config import Algorithm, EngineConfig, Verification
 from dsi_ray.serving.config import ServingConfig
@@ -50,3 +56,17 @@ def test_package_exports_its_api() -> None:
     assert dsi_ray.EngineConfig is EngineConfig
     assert dsi_ray.SamplingParams is SamplingParams
     assert not hasattr(dsi_ray, "Motor")
+
+
+def test_no_part_of_a_help_text_is_taken_for_markup() -> None:
+    """Defaults in square brackets had vanished from every ``--help``."""
+
+    def parameters(command: Any) -> Iterator[Any]:
+        yield from command.params
+        for child in getattr(command, "commands", {}).values():
+            yield from parameters(child)
+
+    texts = [p.help for p in parameters(typer.main.get_command(app)) if getattr(p, "help", None)]
+    assert len(texts) > 100
+    for text in texts:
+        assert Text.from_markup(text).plain == text
