@@ -82,41 +82,49 @@ def command(
         accepted if acceptance is None else acceptance,
     )
     pace.proven = pace.acceptance
+    figures = _figures(pace, devices, model_parallel, scaling)
+    if json_file != STDOUT:
+        _print(figures, "assumed" if scaling is None else "measured")
+    if out is not None:
+        save_joint(out, figures["joint"])
+    write_json(figures, json_file)
+
+
+def _figures(pace: Pace, devices: int, model_parallel: int, scaling: str | None) -> dict[str, Any]:
+    """What to choose, and what to expect of each choice."""
     try:
         affordable = affordable_sp_degree(devices, model_parallel)
     except ValueError as error:
         raise ConfigError(f"--devices {devices} are too few: {error}") from error
-    useful = largest_useful_sp_degree(pace.target + message_ms, pace.drafter)
+    useful = largest_useful_sp_degree(pace.target + pace.message, pace.drafter)
     rows = [_row(pace, sp_degree, model_parallel) for sp_degree in range(1, affordable + 1)]
     targets = amdahl(pace.target, model_parallel, devices, _SERIAL)
     if scaling is not None:
         targets = {model_parallel: pace.target, **_measured(scaling, devices)}
     joint = [_joint_row(shape, pace.target) for shape in joint_plan(pace, devices, targets)]
-    best = min(joint, key=lambda row: (row["dsi_ms_per_token"], row["devices"]))
-    figures = {
+    return {
         "sp_degree": min(affordable, useful),
         "lookahead": rows[min(affordable, useful) - 1]["lookahead"],
         "largest_useful_sp_degree": useful,
         "si_lookahead": pace.si_lookahead(),
         "rows": rows,
         "joint": joint,
-        "best": best,
+        "best": min(joint, key=lambda row: (row["dsi_ms_per_token"], row["devices"])),
     }
-    if json_file != STDOUT:
-        print_rows("Expected of a long text", rows, _COLUMNS)
-        typer.echo(
-            f"Take SP {figures['sp_degree']}, lookahead {figures['lookahead']}: "
-            f"more than {useful} target servers cannot help."
-        )
-        source = "assumed" if scaling is None else "measured"
-        print_rows(f"SP x MP, {source} scaling of the target", joint, _JOINT_COLUMNS)
-        typer.echo(
-            f"The fastest of these: SP {best['sp_degree']} x MP {best['model_parallel']}, "
-            f"{best['dsi_ms_per_token']:.2f} ms a token."
-        )
-    if out is not None:
-        save_joint(out, joint)
-    write_json(figures, json_file)
+
+
+def _print(figures: dict[str, Any], source: str) -> None:
+    print_rows("Expected of a long text", figures["rows"], _COLUMNS)
+    typer.echo(
+        f"Take SP {figures['sp_degree']}, lookahead {figures['lookahead']}: "
+        f"more than {figures['largest_useful_sp_degree']} target servers cannot help."
+    )
+    print_rows(f"SP x MP, {source} scaling of the target", figures["joint"], _JOINT_COLUMNS)
+    best = figures["best"]
+    typer.echo(
+        f"The fastest of these: SP {best['sp_degree']} x MP {best['model_parallel']}, "
+        f"{best['dsi_ms_per_token']:.2f} ms a token."
+    )
 
 
 def _row(pace: Pace, sp_degree: int, model_parallel: int) -> dict[str, Any]:
