@@ -113,10 +113,6 @@ class Group:
         """The servers that have tasks."""
         return {server for _, server in self._of_task.values()}
 
-    def find(self, request: str) -> Member | None:
-        """A request by its id."""
-        return self._members.get(request)
-
     def of_task(self, task: int) -> tuple[Member, ServerId] | None:
         """The request and the server of a task whose end was not heard."""
         return self._of_task.get(task)

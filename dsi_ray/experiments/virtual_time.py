@@ -128,7 +128,6 @@ class VirtualServers(ABC):
         message: Callable[[], float] = lambda: 0.0,
         chunk: int = sys.maxsize,
     ) -> None:
-        self._chunk = chunk
         self._servers = {
             server: _Server(model, ServerBatch(chunk)) for server, model in models.items()
         }
@@ -155,10 +154,6 @@ class VirtualServers(ABC):
             if self._inbox and not (self._heap and self._heap[0][0] == self._now):
                 events, self._inbox = self._inbox, []
                 self._handle(events)
-
-    def _die(self, where: ServerId) -> None:
-        """Puts a new server in a dead one's place: all that it had, and was sent, is lost."""
-        self._servers[where] = _Server(self._servers[where].model, ServerBatch(self._chunk))
 
     def _release(self, where: ServerId, request: str) -> None:
         """Lets a server forget a request."""

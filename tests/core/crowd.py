@@ -2,10 +2,11 @@
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
+from dsi_ray.core.batch import ServerBatch
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Request
 from dsi_ray.core.expected import ForwardCost
@@ -103,6 +104,7 @@ class CrowdDriver(VirtualGroup):
         chunk: int,
     ) -> None:
         super().__init__(models, pace, message, chunk)
+        self._chunk = chunk
         self.left: set[str] = set()
         self.suspected = 0
         self._dead: set[ServerId] = set()
@@ -190,7 +192,10 @@ class CrowdDriver(VirtualGroup):
             if server not in self._dead:
                 self._dead.add(server)
                 self._hanging.discard(server)
-                self._die(server)
+                # All that it had, and was sent, is lost.
+                self._servers[server] = replace(
+                    self._servers[server], batch=ServerBatch(self._chunk), held={}, computing=None
+                )
                 self._obey(self.group.lose(server))
                 self._at(end, come_back)
 
