@@ -118,7 +118,13 @@ class Group:
         return self._of_task.get(task)
 
     def admit(self, job: Job) -> tuple[Member, list[Said]]:
-        """Begins a request."""
+        """Begins a request.
+
+        Raises:
+            ValueError: One of this id is in flight; nothing has changed for it or for others.
+        """
+        if job.id in self._members:
+            raise ValueError(f"a request {job.id} is in flight: give each an id of its own")
         said = self._collect(job.sp_degree)
         request = Request(
             job.id,

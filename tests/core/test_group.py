@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 
 from dsi_ray.core.commit import StopCriteria
-from tests.core.crowd import Arrival, Crowd, Outage, crowds
+from tests.core.crowd import Arrival, Crowd, Outage, crowds, job
 from tests.core.language import Guesser, Language
 
 
@@ -50,3 +51,31 @@ def test_a_drafter_that_was_idle_when_it_died_comes_back_once() -> None:
         chunk=1,
     )
     assert crowd.driver()()["0"].tokens == crowd.expected("0")
+
+
+def test_a_second_request_of_the_same_id_disturbs_nobody() -> None:
+    """It would have taken servers from others before it was refused."""
+    target = Language(seed=0, vocabulary=4)
+    arrival = Arrival(0, (1, 2), StopCriteria(30, frozenset()), "dsi", 4)
+    crowd = Crowd(
+        target=target,
+        drafter=Guesser(target, seed=0, acceptance=0.5),
+        servers=3,
+        arrivals=(arrival,),
+        outages=(),
+        target_latencies=(10,),
+        drafter_latencies=(2,),
+        messages=(1,),
+        chunk=4,
+    )
+    driver = crowd.driver()
+    refused: list[str] = []
+
+    def come_again() -> None:
+        with pytest.raises(ValueError, match="in flight") as error:
+            driver.group.admit(job("0", arrival))
+        refused.append(str(error.value))
+
+    driver._at(25, come_again)
+    assert driver()["0"].tokens == crowd.expected("0")
+    assert refused
