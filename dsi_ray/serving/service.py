@@ -1,6 +1,7 @@
 """What all requests share."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -31,11 +32,13 @@ class Service:
         self.engine = engine
         self.model_name = config.model_name
         self.metrics = Metrics()
+        each = config.num_ingress
+        per_client = config.max_requests_per_client
         limits = Limits(
-            config.max_requests,
-            config.max_queued_requests,
-            config.max_requests_per_client,
-            engine.kv_capacity,
+            math.ceil(config.max_requests / each),
+            math.ceil(config.max_queued_requests / each),
+            None if per_client is None else math.ceil(per_client / each),
+            engine.kv_capacity // each,
         )
         self.gate = Gate(limits, self.metrics)
         self.timeout_s = config.request_timeout_s
