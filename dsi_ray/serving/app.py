@@ -88,7 +88,6 @@ class Ingress:
     async def __serve_build_asgi_app__(self) -> ASGIApp:
         roster = await self._host.roster.remote()
         groups = Groups(roster)
-        self._life: Life = [roster.groups[0].coordinator.live.remote()]
         self._follower = asyncio.create_task(self._follow(groups, roster))
         return build_api(Engine(self._config, groups), self._config, self._keys)
 
@@ -96,17 +95,21 @@ class Ingress:
         """Called by Serve when the last answers are out: the groups are not needed any more."""
         if hasattr(self, "_follower"):
             self._follower.cancel()
-            ray.cancel(self._life[0])
 
     async def _follow(self, groups: Groups, roster: Roster) -> None:
         while True:
+            life: Life = [roster.groups[0].coordinator.live.remote()]
+            news = self._host.change.remote(roster, life)
             try:
-                roster = await self._host.change.remote(roster, self._life)
+                roster = await news
             except (ray.exceptions.RayError, RayServeException):
                 # The host died. A call waits for the one that Serve starts.
                 await asyncio.sleep(_HOST_RETRY_S)
             else:
                 groups.update(roster)
+            finally:
+                news.cancel()
+                ray.cancel(life[0])
 
 
 _HOST_RETRY_S = 0.5
