@@ -89,7 +89,8 @@ class Ingress:
         roster = await self._host.roster.remote()
         groups = Groups(roster)
         self._follower = asyncio.create_task(self._follow(groups, roster))
-        return build_api(Engine(self._config, groups), self._config, self._keys)
+        index = serve.get_replica_context().rank.rank
+        return build_api(Engine(self._config, groups), self._config, self._keys, index)
 
     def __del__(self) -> None:
         """Called by Serve when the last answers are out: the groups are not needed any more."""

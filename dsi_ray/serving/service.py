@@ -23,15 +23,17 @@ class Service:
     Attributes:
         engine: Generates.
         model_name: What requests call it.
+        ingress: Which of several processes this is.
         metrics: Count what it does.
         gate: Bounds how much that is at once.
         timeout_s: The longest that a request may take, waiting included.
     """
 
-    def __init__(self, engine: Engine, config: ServingConfig) -> None:
+    def __init__(self, engine: Engine, config: ServingConfig, ingress: int) -> None:
         self.engine = engine
         self.model_name = config.model_name
-        self.metrics = Metrics()
+        self.ingress = ingress
+        self.metrics = Metrics(ingress)
         each = config.num_ingress
         per_client = config.max_requests_per_client
         limits = Limits(
