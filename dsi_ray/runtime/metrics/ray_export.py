@@ -38,10 +38,13 @@ class RayExporter:
             self._metrics[name].set(value, tags)
             return
         key = (name, *labels)
-        before = self._counted.get(key, 0.0)
+        before = self._counted.get(key)
         self._counted[key] = value
+        if before is None:
+            # ``inc`` refuses 0, but what begins with its first event shows no growth then.
+            self._metrics[name]._record(value, tags)
         # A server that was started again counts from 0.
-        if new := value - before if value >= before else value:
+        elif new := value - before if value >= before else value:
             self._metrics[name].inc(new, tags)
 
     def _export_histogram(self, name: str, distribution: Distribution) -> None:
