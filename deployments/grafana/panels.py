@@ -18,6 +18,7 @@ _SPEED_UP = Panel(
     "Time of a target forward over the time of an output token: above 1 DSI is faster than the "
     "target alone.",
     {"speed-up": f"avg({PREFIX}target_forward_seconds) * {_TOKENS_PER_S}"},
+    unit="suffix:×",
     floor=1,
 )
 _SP_UTILISATION = Panel(
@@ -101,11 +102,11 @@ _REQUESTS = [
         unit="s",
     ),
     Panel(
-        "Tasks by how they ended",
-        "A second.",
+        "Verifications by how they ended",
+        "A second. late: what was reported after it had been replaced or cancelled.",
         {
-            "{{role}} {{reason}}": rate("task_ends_total", by="role, reason"),
-            "{{role}} late": rate("late_reports_total", by="role"),
+            "{{reason}}": rate("task_ends_total", by="reason", where='{role="target"}'),
+            "late": rate("late_reports_total", where='{role="target"}'),
         },
         unit="ops",
     ),
@@ -190,12 +191,13 @@ ROWS = [
             _ACCEPTANCE,
             Panel(
                 "Acceptance by position",
-                "Share of runs of drafts that were right up to this position and at it.",
+                "Share of runs of drafts that were right up to this position and at it, over all "
+                "of the time that is shown.",
                 {
                     # It never grows with the position: so this is the order of positions.
-                    "{{position}}": "sort_desc("
-                    f"{rate('accepted_tokens_at_position_total', by='position')} "
-                    f"/ scalar({rate('draft_runs_total')}))"
+                    "{{position}}": "sort_desc(sum by (position) "
+                    f"(increase({PREFIX}accepted_tokens_at_position_total[$__range])) "
+                    f"/ scalar(sum(increase({PREFIX}draft_runs_total[$__range]))))"
                 },
                 unit="percentunit",
                 kind="bargauge",

@@ -48,9 +48,12 @@ class Prometheus:
         return [_series(found, legend) for found in answer.json()["data"]["result"]]
 
 
-def fill_in(expr: str, rate_interval: str, source: str = PREFIX) -> str:
+def fill_in(expr: str, shown: str, rate_interval: str, source: str = PREFIX) -> str:
     """An expression of the dashboard, with values for its variables as Grafana puts them in."""
-    return expr.replace("${metrics}", source).replace("$__rate_interval", rate_interval)
+    values = {"${metrics}": source, "$__range": shown, "$__rate_interval": rate_interval}
+    for name, value in values.items():
+        expr = expr.replace(name, value)
+    return expr
 
 
 def _series(found: dict[str, Any], legend: str) -> Series:

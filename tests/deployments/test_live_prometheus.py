@@ -17,7 +17,7 @@ from tests.deployments.test_monitoring import PANELS, RULES, expressions
 
 pytestmark = pytest.mark.usefixtures("starts_ray")
 
-_WATCHED_S = 10.0
+_WATCHED_S = 8.0
 _TRIES = 4
 
 
@@ -87,7 +87,8 @@ def test_sp_utilisation_is_what_the_coordinator_counts(
 ) -> None:
     url, prometheus = url_and_prometheus
     (panel,) = (p for p in PANELS if (p["title"], p["type"]) == ("SP utilisation", "timeseries"))
-    exprs = [fill_in(target["expr"], f"{_WATCHED_S:g}s") for target in panel["targets"]]
+    watched = f"{_WATCHED_S:g}s"
+    exprs = [fill_in(target["expr"], watched, watched) for target in panel["targets"]]
     with httpx.Client(base_url=url, timeout=60) as http:
         # The two look at moments up to a second apart: where the load changes they may differ.
         for _ in range(_TRIES):

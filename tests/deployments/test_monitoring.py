@@ -67,7 +67,9 @@ def check(expr: str) -> None:
 def expressions(source: str) -> list[str]:
     """All of the dashboard, with its variables filled in."""
     return [
-        fill_in(target["expr"], "1m", source) for panel in PANELS for target in panel["targets"]
+        fill_in(target["expr"], "5m", "1m", source)
+        for panel in PANELS
+        for target in panel["targets"]
     ]
 
 
