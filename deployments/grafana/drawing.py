@@ -17,6 +17,7 @@ _PALETTE = ("#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#b877d9", "#f2495c", "#
 STYLE: dict[str, Any] = {
     "axes.edgecolor": "#34363c",
     "axes.facecolor": _PANEL,
+    "axes.axisbelow": True,
     "axes.grid": True,
     "axes.titlecolor": _TEXT,
     "axes.titlelocation": "left",
@@ -30,7 +31,7 @@ STYLE: dict[str, Any] = {
     "legend.framealpha": 0.6,
     "legend.fontsize": 7,
     "lines.linewidth": 1.2,
-    "savefig.dpi": 90,
+    "savefig.dpi": 85,
     "svg.fonttype": "none",
     "svg.hashsalt": "dsi-ray",
     "text.color": _TEXT,
@@ -66,6 +67,9 @@ def draw(
         minutes = np.arange(begin, end, 60 * max(1, (end - begin) // 480))
         axes.set_xticks(minutes, [f"{(minute - begin) / 60:.0f} min" for minute in minutes])
     _KINDS[panel["type"]](axes, defaults, series)
+    if panel["type"] == "timeseries" and len(series) > 1:
+        columns = panel["gridPos"]["w"] // 3
+        axes.legend(loc="upper left", ncols=columns, handlelength=1, columnspacing=1)
 
 
 def _lines(axes: Axes, defaults: dict[str, Any], series: Sequence[Series]) -> None:
@@ -77,12 +81,10 @@ def _lines(axes: Axes, defaults: dict[str, Any], series: Sequence[Series]) -> No
     for step in defaults.get("thresholds", {}).get("steps", [])[1:]:
         axes.axhline(step["value"], color=_BAD, linestyle=":", linewidth=1)
     # With room for the legend; where all is 0, the line lies at the bottom.
-    top = 1.3 * axes.dataLim.y1 or 1
-    axes.set_ylim(defaults["min"], defaults.get("max", top))
+    top = 1.3 * axes.dataLim.y1
+    axes.set_ylim(defaults["min"], defaults.get("max", top or 1))
     axes.yaxis.set_major_formatter(_tick(defaults))
-    axes.locator_params(axis="y", nbins=5)
-    if len(series) > 1:
-        axes.legend(loc="upper left", ncols=4, handlelength=1, columnspacing=1)
+    axes.locator_params(axis="y", nbins=5 if top else 1)
 
 
 def _stack(axes: Axes, series: Sequence[Series]) -> None:

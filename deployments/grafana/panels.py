@@ -62,8 +62,9 @@ _ALIVE = Panel(
 
 def _glance(panel: Panel, *legends: str) -> Panel:
     """The last value of a panel's expressions, of all or of some."""
+    title = ", ".join((panel.title, *legends))
     targets = {legend: panel.targets[legend] for legend in legends or panel.targets}
-    return replace(panel, kind="stat", width=WIDTH // 6, targets=targets)
+    return replace(panel, title=title, kind="stat", width=WIDTH // 6, targets=targets)
 
 
 _REQUESTS = [
@@ -291,18 +292,26 @@ ROWS = [
                 "1 is up, 0 is down.",
                 {"{{server}}": f"min by (server) ({PREFIX}server_up)"},
                 kind="state-timeline",
+                width=WIDTH // 3,
                 limits=(0, 1),
                 floor=1,
             ),
             Panel(
-                "Deaths, restarts and moves",
-                "In five minutes. A move is a request that got another target server.",
+                "Deaths and restarts",
+                "In five minutes.",
                 {
                     "{{server}} died": "sum by (server) "
                     f"(increase({PREFIX}server_losses_total[5m]))",
                     "restarts": f"sum(increase({PREFIX}server_restarts_total[5m]))",
-                    "moves": f"sum(increase({PREFIX}moves_total[5m]))",
                 },
+                width=WIDTH // 3,
+            ),
+            Panel(
+                "Moves of requests",
+                "To another target server, because theirs died or another has more room; a second.",
+                {"moves": rate("moves_total"), "tokens computed again": rate("moved_tokens_total")},
+                unit="ops",
+                width=WIDTH // 3,
             ),
         ],
     ),

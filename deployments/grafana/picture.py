@@ -1,6 +1,6 @@
 """Draws the dashboard without Grafana: ``python -m deployments.grafana.picture FILE``.
 
-Of the last minutes, from what a Prometheus has: the same expressions, in the same places.
+From what a Prometheus has: the same expressions, in the same places.
 """
 
 import time
@@ -34,12 +34,13 @@ class Board:
 
     Args:
         prometheus: Who is asked.
-        minutes: Of the stretch, up to now.
+        minutes: Length of the stretch.
+        ago: How many minutes ago it ended.
     """
 
-    def __init__(self, prometheus: Prometheus, minutes: float) -> None:
+    def __init__(self, prometheus: Prometheus, minutes: float, ago: float) -> None:
         self._prometheus = prometheus
-        self.end = time.time()
+        self.end = time.time() - ago * 60
         self.begin = self.end - minutes * 60
         self._step = (self.end - self.begin) / _POINTS
         (scrapes,) = prometheus.at(self.end, "max(count_over_time(dsi_ray_group_up[5m]))")
@@ -91,12 +92,13 @@ def _axes(figure: Figure, panel: dict[str, Any], height: int) -> Axes:
 def main(
     file: Annotated[Path, typer.Argument(help="To write; its suffix chooses the format.")],
     url: Annotated[str, typer.Option(help="Of the Prometheus.")] = "http://127.0.0.1:9090",
-    minutes: Annotated[float, typer.Option(help="Of the time up to now.")] = 30,
+    minutes: Annotated[float, typer.Option(help="How much of the time.")] = 30,
+    ago: Annotated[float, typer.Option(help="How many minutes ago that time ended.")] = 0,
 ) -> None:
-    """Draws the dashboard of the last minutes."""
+    """Draws what the dashboard showed."""
     matplotlib.use("Agg")
     with pyplot.rc_context(STYLE):
-        picture(Board(Prometheus(url), minutes)).savefig(file)
+        picture(Board(Prometheus(url), minutes, ago)).savefig(file)
 
 
 if __name__ == "__main__":

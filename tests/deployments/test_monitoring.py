@@ -97,8 +97,8 @@ def test_every_metric_of_a_group_is_on_the_dashboard_or_told_why_not() -> None:
     shown = " ".join(expressions(PREFIX))
     # Shares of these are shown as time, which says more.
     others = {"dsi_ray_drafter_forwards_total", "dsi_ray_drafted_tokens_total"}
-    # The rate of windows is shown in place of the smoothed one; the rest are details of others.
-    others |= {"dsi_ray_acceptance_rate", "dsi_ray_tasks", "dsi_ray_moved_tokens_total"}
+    # The rate of windows is shown in place of the smoothed one; the other is a detail.
+    others |= {"dsi_ray_acceptance_rate", "dsi_ray_tasks"}
     # How many are busy at one moment says less than how many are in the mean.
     others |= {"dsi_ray_target_servers_busy"}
     assert {name for name in CATALOGUE if name not in shown} == others

@@ -10,7 +10,7 @@ from dsi_ray.runtime.metrics.catalogue import CATALOGUE, Kind, Metric
 from dsi_ray.runtime.metrics.snapshot import Distribution, Key, Sample, Snapshot
 
 EXPORT_S = 5.0
-"""Ray forgets a gauge that was not set for two of its reports: 20 s, unless it is told otherwise."""
+"""Ray forgets a gauge that was not set for two of its reports: 20 s by default."""
 
 _CLASSES = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge}
 
