@@ -1,4 +1,4 @@
-"""The command line: ``run``, ``compare`` and ``report``."""
+"""The command line: ``run``, ``compare``, ``report`` and ``chaos``."""
 
 import asyncio
 import time
@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
+import openai
 import typer
 import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
+from loadtest import chaos
 from loadtest import scenario as scenarios
-from loadtest.console import print_comparison, print_summary
+from loadtest.console import print_chaos, print_comparison, print_summary
 from loadtest.errors import LoadTestError
 from loadtest.metrics import figures
 from loadtest.record import Record, by_point, read_records
@@ -141,6 +143,69 @@ def report_command(folder: Folder) -> None:
     write_summary(summary, folder)
     print_summary(summary)
     write_page(summary, records, folder / PAGE)
+
+
+@app.command("chaos")
+def chaos_command(
+    url: Annotated[
+        str, typer.Option(help="Of a dsi-ray server on this machine.")
+    ] = "http://127.0.0.1:8000",
+    api_key: Annotated[
+        str | None, typer.Option(envvar="OPENAI_API_KEY", show_envvar=True, help="If it needs one.")
+    ] = None,
+    kill: Annotated[
+        list[str],
+        typer.Option(help=f"Whose processes: {', '.join(chaos.ROLES)}; may be repeated."),
+    ] = ["drafter", "target", "ingress"],  # noqa: B006
+    requests: Annotated[int, typer.Option(help="Of each run.", min=1)] = 200,
+    tokens: Annotated[int, typer.Option(help="Of each request.", min=1)] = 100,
+    concurrency: Annotated[int, typer.Option(help="Requests at once.", min=1)] = 8,
+    every_s: Annotated[float, typer.Option(help="Between two kills.", min=0.1)] = 3.0,
+    retries: Annotated[
+        int, typer.Option(help="Times that the client sends a failed request again.", min=0)
+    ] = 5,
+    seed: Annotated[int, typer.Option(help="Chooses the processes.")] = 0,
+) -> None:
+    """Kill a server's processes under load: no request may fail, and no text may change.
+
+    The same requests are sent twice, first undisturbed.
+    """
+    unknown = sorted(set(kill) - set(chaos.ROLES))
+    if unknown:
+        raise LoadTestError(f"--kill {unknown[0]}: choose among {', '.join(chaos.ROLES)}")
+    http = _http(url, api_key)
+    chaos.check_local(http)
+    client = openai.AsyncOpenAI(
+        base_url=str(http.base_url.join("v1")), api_key=api_key or "none", max_retries=retries
+    )
+    outcomes = asyncio.run(_chaos(http, client, requests, tokens, concurrency, kill, every_s, seed))
+    print_chaos(outcomes)
+
+
+async def _chaos(
+    http: httpx.AsyncClient,
+    client: openai.AsyncOpenAI,
+    requests: int,
+    tokens: int,
+    concurrency: int,
+    kill: Sequence[str],
+    every_s: float,
+    seed: int,
+) -> list[chaos.Outcome]:
+    outcomes = []
+    with _progress() as bar:
+        task = bar.add_task("", total=requests, failed=0)
+        async with http, client:
+            model = (await client.models.list()).data[0].id
+            for name, roles in (("undisturbed", ()), ("disturbed", kill)):
+                bar.reset(task, description=name)
+                outcome = await chaos.run(
+                    *(http, client, model, requests, tokens, concurrency, roles, every_s, seed),
+                    progress=lambda: bar.update(task, advance=1),
+                )
+                outcomes.append(outcome)
+            await chaos.recovered(http)
+    return outcomes
 
 
 def _values(settings: Sequence[str]) -> dict[str, Any]:

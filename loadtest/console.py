@@ -1,9 +1,12 @@
 """What a run's figures look like on a terminal."""
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from loadtest.chaos import Outcome
 from loadtest.compare import compared, differences, pairs
 from loadtest.summary import Point, Summary
 from loadtest.table import CLIENT, DISTRIBUTIONS, NOT_REPORTED, OVERVIEW, SERVER, STATISTICS
@@ -57,6 +60,21 @@ def print_comparison(first: Summary, second: Summary) -> None:
         console.print(table)
     for path, (before, after) in differences(first.scenario, second.scenario).items():
         console.print(f"{path}: {before} | {after}", highlight=False)
+
+
+def print_chaos(outcomes: Sequence[Outcome]) -> None:
+    """Prints a line a run; the first is the undisturbed one."""
+    table = _table(None, "killed", "failed", "differing", "sent again", "seconds")
+    for outcome in outcomes:
+        kills = ", ".join(f"{count} {role}" for role, count in sorted(outcome.kills.items()))
+        table.add_row(
+            kills or "nothing",
+            str(outcome.failed),
+            str(outcome.differing(outcomes[0])),
+            str(outcome.retried),
+            f"{outcome.seconds:.1f}",
+        )
+    Console().print(table)
 
 
 def _table(title: str | None, *columns: str) -> Table:

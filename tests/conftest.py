@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.ray)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def starts_ray() -> None:
     """For tests of commands that start a Ray of their own."""
 

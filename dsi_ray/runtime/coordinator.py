@@ -29,6 +29,7 @@ from dsi_ray.runtime.backoff import backoff
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.faults import Faults
 from dsi_ray.runtime.jobs import job_of
+from dsi_ray.runtime.life import Life, ended
 from dsi_ray.runtime.metrics.group import GroupMetrics, Report
 from dsi_ray.runtime.metrics.ray_export import keep_exporting
 from dsi_ray.runtime.outbox import Outbox
@@ -123,13 +124,16 @@ class Coordinator:
             # The call itself is not waited for.
             deliver(EngineError(f"{type(error).__name__}: {error}"))
 
-    async def outputs(self, client: str) -> AsyncIterator[bytes]:
-        """Yields what the requests of a client get. Closing it ends them all."""
+    async def outputs(self, client: str, life: Life) -> AsyncIterator[bytes]:
+        """Yields what the requests of a client get. Closing it, or the client's end, ends them."""
         outbox = self._outboxes.setdefault(client, Outbox())
+        end = self._background.start(ended(life))
+        end.add_done_callback(lambda _: outbox.close())
         try:
             async for item in outbox.stream():
                 yield item
         finally:
+            end.cancel()
             del self._outboxes[client]
             for request in outbox.open:
                 self._leave(request)

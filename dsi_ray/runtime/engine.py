@@ -14,13 +14,12 @@ from dsi_ray.models.base import ModelInfo, Sampling
 from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
 from dsi_ray.models.text_stream import TextStream
 from dsi_ray.models.tokenizer import Tokenizer, Verbatim, load_tokenizer
-from dsi_ray.models.vocabulary import check_vocabularies
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
-from dsi_ray.runtime.cluster import connect, disconnect
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.runtime.group_handle import GroupHandle
 from dsi_ray.runtime.groups import Groups
+from dsi_ray.runtime.host import hosted
 from dsi_ray.runtime.reply import Reply, complete
 from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation
 from dsi_ray.runtime.trace.spans import Trace
@@ -31,6 +30,11 @@ class Engine:
 
     >>> with Engine(EngineConfig()) as engine:
     ...     print(engine.generate("def main(").text)
+
+    Args:
+        config: What it is made of.
+        groups: Those that another process hosts, on the Ray that this one is connected to; None
+            has some built here, which end with the engine.
 
     Attributes:
         config: What it was made of.
@@ -45,17 +49,11 @@ class Engine:
         ModelError: A model cannot be used.
     """
 
-    def __init__(self, config: EngineConfig | None = None) -> None:
+    def __init__(self, config: EngineConfig | None = None, groups: Groups | None = None) -> None:
         self.config = config = config or EngineConfig()
-        for drafter in config.drafters:
-            check_vocabularies(config.target, drafter)
         self.tokenizer: Tokenizer = load_tokenizer(config.target)
-        self._owns_ray = connect(config.address)
-        try:
-            self._groups = Groups(config)
-        except BaseException:
-            self._leave_ray()
-            raise
+        self._host = contextlib.ExitStack()
+        self._groups = groups or self._host.enter_context(hosted(config))
         info = self._groups.info
         self.target: ModelInfo = info.target
         self.max_model_len = min(info.max_context, config.max_model_len or info.max_context)
@@ -138,12 +136,7 @@ class Engine:
 
     def close(self) -> None:
         """Ends all actors and frees their devices; ends Ray if this engine started it."""
-        self._groups.close()
-        self._leave_ray()
-
-    def _leave_ray(self) -> None:
-        if self._owns_ray:
-            disconnect()
+        self._host.close()
 
     def _lend(self, generation: Generation) -> AbstractContextManager[GroupHandle]:
         return self._groups.lend(generation.prompt, generation.params.max_tokens)

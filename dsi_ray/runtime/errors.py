@@ -5,6 +5,7 @@ ValueError
 RuntimeError
  └─ EngineError     a model, a server or the cluster failed
      └─ GroupLost   and the same request, sent again, may well succeed
+         └─ GroupUnreachable   at once: the group may be alive
 """
 
 
@@ -28,3 +29,7 @@ class EngineError(RuntimeError):
 
 class GroupLost(EngineError):
     """The group that had a request was lost, or all are: send the request again."""
+
+
+class GroupUnreachable(GroupLost):
+    """The group that had a request does not answer from here; it need not be lost."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import ray
 
+from dsi_ray.runtime.life import Life
 from dsi_ray.runtime.outbox import unpack_deliveries
 from dsi_ray.runtime.ray_errors import engine_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
@@ -51,7 +52,8 @@ class Link:
                 self._coordinator.abandon.remote(generation.id)
 
     async def _read(self, client: str) -> None:
-        items = self._coordinator.outputs.options(num_returns="streaming").remote(client)
+        life: Life = [self._coordinator.live.remote()]
+        items = self._coordinator.outputs.options(num_returns="streaming").remote(client, life)
         try:
             with engine_errors():
                 async for item in items:
@@ -64,5 +66,6 @@ class Link:
             for inbox in self._open.values():
                 inbox.put_nowait(error)
         finally:
-            # Dropping a Ray generator does not end it.
+            # Dropping them does not end them.
             ray.cancel(items)
+            ray.cancel(life[0])

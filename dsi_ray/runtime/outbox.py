@@ -23,6 +23,7 @@ class Outbox:
         self.open: set[str] = set()
         self._waiting: list[Delivery] = []
         self._has_some = asyncio.Event()
+        self._closed = False
 
     def of(self, request: str) -> Deliver:
         """Where to put what a request gets."""
@@ -37,10 +38,17 @@ class Outbox:
 
         return deliver
 
+    def close(self) -> None:
+        """Ends the stream: nobody reads it."""
+        self._closed = True
+        self._has_some.set()
+
     async def stream(self) -> AsyncIterator[bytes]:
         """Yields all that is there, as one bytes object: messages do not grow with requests."""
         while True:
             await self._has_some.wait()
+            if self._closed:
+                return
             self._has_some.clear()
             waiting, self._waiting = self._waiting, []
             yield pickle.dumps(waiting, pickle.HIGHEST_PROTOCOL)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import ray
 
-from dsi_ray.runtime.errors import EngineError, GroupLost
+from dsi_ray.runtime.errors import EngineError, GroupLost, GroupUnreachable
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -26,5 +26,7 @@ def engine_errors() -> Iterator[None]:
         if isinstance(cause, ray.exceptions.RayError):
             raise EngineError("a model server was lost") from error
         raise cause from None
+    except ray.exceptions.ActorUnavailableError as error:
+        raise GroupUnreachable("the coordinator cannot be reached") from error
     except ray.exceptions.RayActorError as error:
         raise GroupLost("the coordinator was lost") from error

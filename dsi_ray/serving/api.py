@@ -20,15 +20,18 @@ from dsi_ray.serving.service import Service
 from dsi_ray.serving.traces import install_traces
 
 
-def build_api(engine: Engine, config: ServingConfig, keys: Collection[bytes] = ()) -> ASGIApp:
+def build_api(
+    engine: Engine, config: ServingConfig, keys: Collection[bytes] = (), ingress: int = 0
+) -> ASGIApp:
     """Returns the HTTP API of ``engine``.
 
     Args:
         engine: What answers.
         config: Names and limits.
         keys: Digests of the API keys; none lets everybody in.
+        ingress: Which of several processes that do this is the one.
     """
-    service = Service(engine, config)
+    service = Service(engine, config, ingress)
     routes = FastAPI(title="dsi-ray", version=dsi_ray.__version__)
     install_handlers(routes)
     generate.add_routes(routes, service)

@@ -18,6 +18,8 @@ class ServingConfig(EngineConfig):
         api_key_file: File with one API key a line. Keys in the environment variable
             ``DSI_RAY_API_KEYS`` (separated by commas) count too. Without any, no key is needed.
         open_paths: Paths, with all below them, that need no key.
+        num_ingress: Number of processes that speak HTTP, all alike, each with its share of the
+            limits below. With two or more the service goes on when one dies.
         max_requests: Most generations at once, counting each choice; further requests wait.
         max_queued_requests: Most requests that wait; more get 503.
         max_requests_per_client: Most generations of one client, running and waiting; more get 429.
@@ -41,6 +43,7 @@ class ServingConfig(EngineConfig):
         "/metrics",
         "/version",
     )
+    num_ingress: Annotated[int, Field(ge=1)] = 1
     max_requests: Annotated[int, Field(ge=1)] = 256
     max_queued_requests: Annotated[int, Field(ge=0)] = 256
     max_requests_per_client: Annotated[int, Field(ge=1)] | None = None

@@ -4,17 +4,25 @@ What the groups count is in ``runtime/metrics/catalogue.py``. Labels have few va
 paths; status codes; nothing that a client writes.
 """
 
+from collections.abc import Iterator
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import Metric
 
 from dsi_ray.runtime.metrics.catalogue import SECONDS
 from dsi_ray.serving.fair_queue import Reason
 
 
 class Metrics:
-    """A registry of its own: Ray's and other libraries' metrics have theirs."""
+    """A registry of its own: Ray's and other libraries' metrics have theirs.
 
-    def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
+    Args:
+        ingress: Which of several processes that count for themselves this is. It becomes a label,
+            as each scrape may hit another.
+    """
+
+    def __init__(self, ingress: int) -> None:
+        self._registry = registry = _Labelled("ingress", str(ingress))
         self.requests = Counter(
             "dsi_ray_http_requests",
             "Answers by route and status.",
@@ -59,3 +67,19 @@ class Metrics:
     def text(self) -> bytes:
         """All metrics, as Prometheus reads them."""
         return generate_latest(self._registry)
+
+
+class _Labelled(CollectorRegistry):
+    """A registry that gives all its samples one more label."""
+
+    def __init__(self, label: str, value: str) -> None:
+        super().__init__()
+        self._label = {label: value}
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in super().collect():
+            metric.samples = [
+                sample._replace(labels={**sample.labels, **self._label})
+                for sample in metric.samples
+            ]
+            yield metric

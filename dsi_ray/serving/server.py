@@ -16,7 +16,7 @@ from ray import serve
 from dsi_ray.config import ConfigError
 from dsi_ray.runtime.cluster import connect
 from dsi_ray.runtime.errors import EngineError
-from dsi_ray.serving.app import APP_NAME, DEPLOYMENT_NAME, build_app
+from dsi_ray.serving.app import APP_NAME, build_app
 from dsi_ray.serving.config import ServingConfig
 
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+Error)(?:\(\w+\))?: (.+)$", re.MULTILINE)
@@ -77,9 +77,9 @@ def _withdraw() -> None:
 
 
 def _cause() -> ConfigError | EngineError | None:
-    """Finds the replica's own error in Serve's report, which holds its traceback."""
-    deployments = serve.status().applications[APP_NAME].deployments
-    errors = _ERROR_LINE.findall(deployments[DEPLOYMENT_NAME].message)
+    """Finds the replicas' own error in Serve's report, which holds its traceback."""
+    deployments = serve.status().applications[APP_NAME].deployments.values()
+    errors = _ERROR_LINE.findall("\n".join(deployment.message for deployment in deployments))
     if not errors:
         return None
     kind, text = errors[-1]

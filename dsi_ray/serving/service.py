@@ -1,6 +1,7 @@
 """What all requests share."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -22,20 +23,24 @@ class Service:
     Attributes:
         engine: Generates.
         model_name: What requests call it.
+        ingress: Which of several processes this is.
         metrics: Count what it does.
         gate: Bounds how much that is at once.
         timeout_s: The longest that a request may take, waiting included.
     """
 
-    def __init__(self, engine: Engine, config: ServingConfig) -> None:
+    def __init__(self, engine: Engine, config: ServingConfig, ingress: int) -> None:
         self.engine = engine
         self.model_name = config.model_name
-        self.metrics = Metrics()
+        self.ingress = ingress
+        self.metrics = Metrics(ingress)
+        each = config.num_ingress
+        per_client = config.max_requests_per_client
         limits = Limits(
-            config.max_requests,
-            config.max_queued_requests,
-            config.max_requests_per_client,
-            engine.kv_capacity,
+            math.ceil(config.max_requests / each),
+            math.ceil(config.max_queued_requests / each),
+            None if per_client is None else math.ceil(per_client / each),
+            engine.kv_capacity // each,
         )
         self.gate = Gate(limits, self.metrics)
         self.timeout_s = config.request_timeout_s

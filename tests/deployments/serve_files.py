@@ -13,7 +13,8 @@ with warnings.catch_warnings():
     from ray.serve.schema import DeploymentSchema, ServeApplicationSchema, ServeDeploySchema
 
     from dsi_ray.serving.app import APP_NAME as APP_NAME
-    from dsi_ray.serving.app import DEPLOYMENT_NAME as DEPLOYMENT_NAME
+    from dsi_ray.serving.app import HOST_NAME as HOST_NAME
+    from dsi_ray.serving.app import INGRESS_NAME as INGRESS_NAME
     from dsi_ray.serving.app import build_app as build_app
 
 ROOT = Path(__file__).parents[2]

@@ -34,7 +34,7 @@ def known() -> dict[str, set[str]]:
     for metric in CATALOGUE.values():
         for suffix in _SUFFIXES if metric.kind is Kind.HISTOGRAM else ("",):
             found[metric.name + suffix] = {*metric.labels, "group"}
-    for family in text_string_to_metric_families(Metrics().text().decode()):
+    for family in text_string_to_metric_families(Metrics(ingress=0).text().decode()):
         total = "_total" if family.type == "counter" else ""
         suffixes = _SUFFIXES if family.type == "histogram" else (total,)
         found |= {family.name + suffix: {"status", "reason", "endpoint"} for suffix in suffixes}

@@ -6,7 +6,13 @@ from ray.autoscaler._private.kuberay.autoscaling_config import (
 )
 
 from dsi_ray.runtime.placement import bundles
-from tests.deployments.serve_files import DEPLOYMENT_NAME, FOLDER, deployments, serving_config
+from tests.deployments.serve_files import (
+    FOLDER,
+    HOST_NAME,
+    INGRESS_NAME,
+    deployments,
+    serving_config,
+)
 from tests.k8s.manifests import OVERLAYS, ray_cluster, ray_service
 
 every_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
@@ -48,21 +54,30 @@ def test_it_is_the_file_that_is_tried_without_kubernetes(overlay: str, file: str
     assert serve_config(overlay) == (FOLDER / file).read_text()
 
 
-@every_overlay
-def test_the_group_fits_into_the_pods(overlay: str) -> None:
-    free = nodes(overlay)
-    options = deployments(serve_config(overlay))[DEPLOYMENT_NAME].ray_actor_options
-    ingress: Resources = {"CPU": options.num_cpus or 0}
+def actor(overlay: str, name: str) -> Resources:
+    """What each replica of a deployment asks for."""
+    options = deployments(serve_config(overlay))[name].ray_actor_options
+    wanted: Resources = {"CPU": options.num_cpus or 0}
     if options.accelerator_type:
-        ingress[f"accelerator_type:{options.accelerator_type}"] = 0.001
-    for wanted in [ingress, *bundles(serving_config(serve_config(overlay)))]:
+        wanted[f"accelerator_type:{options.accelerator_type}"] = 0.001
+    return wanted
+
+
+@every_overlay
+def test_everything_fits_into_the_pods(overlay: str) -> None:
+    free = nodes(overlay)
+    config = serving_config(serve_config(overlay))
+    ingress = [actor(overlay, INGRESS_NAME)] * config.num_ingress
+    for wanted in [*ingress, actor(overlay, HOST_NAME), *bundles(config)]:
         place(wanted, free)
 
 
 @every_overlay
-def test_the_ingress_is_not_on_the_head(overlay: str) -> None:
-    options = deployments(serve_config(overlay))[DEPLOYMENT_NAME].ray_actor_options
-    assert options.num_cpus, "the head has no CPU to give, but one that asks for none fits there"
+@pytest.mark.parametrize("name", [INGRESS_NAME, HOST_NAME])
+def test_nothing_is_on_the_head(overlay: str, name: str) -> None:
+    assert actor(overlay, name)["CPU"], (
+        "the head has no CPU to give, but one that asks for none fits there"
+    )
 
 
 @every_overlay

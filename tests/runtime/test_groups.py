@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, closing
 from typing import Any
 
 import pytest
@@ -15,10 +15,14 @@ from dsi_ray.config import ConfigError, EngineConfig
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.errors import GroupLost
+from dsi_ray.runtime.groups import Groups
+from dsi_ray.runtime.keeper import Keeper
 from dsi_ray.runtime.request import Chunk
+from dsi_ray.runtime.roster import Roster
 
 GROUPS = 2
 LONG = SamplingParams(max_tokens=100)
+ENDLESS = SamplingParams(max_tokens=100_000)
 SHORT = SamplingParams(max_tokens=10)
 DEADLINE_S = 30
 
@@ -178,14 +182,72 @@ def test_groups_without_devices_are_refused_and_leave_nothing(engine: Engine) ->
         new_engine(target=target, placement_timeout_s=1)
 
 
-def test_building_is_tried_again_until_it_succeeds(engine: Engine) -> None:
+@pytest.fixture
+def keeper(engine: Engine) -> Iterator[Keeper]:
+    """One more group."""
+    with closing(Keeper(engine.config.model_copy(update={"num_groups": 1}))) as keeper:
+        yield keeper
+
+
+def follow(engine: Engine, keeper: Keeper) -> Engine:
+    """An engine that uses the groups of a keeper."""
+    groups = Groups(keeper.roster)
+    keeper.subscribe(groups.update)
+    return Engine(engine.config, groups)
+
+
+def test_building_is_tried_again_until_it_succeeds(engine: Engine, keeper: Keeper) -> None:
+    follower = follow(engine, keeper)
+
     def kill_the_next_too(groups: Statuses) -> bool:
-        ray.kill(engine._groups._groups[0]._coordinator)
+        keeper._groups[0].kill()
         return "did not start" in groups[0].get("error", "")
 
     async def scenario() -> None:
-        await until(engine, kill_the_next_too)
-        assert engine.generate([1], SHORT).tokens
-        await until(engine, all_healthy)
+        await until(follower, kill_the_next_too)
+        await until(follower, all_healthy)
 
     asyncio.run(scenario())
+    assert follower.generate([1], SHORT).tokens == engine.generate([1], SHORT).tokens
+
+
+def test_a_coordinator_that_hangs_is_replaced(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dsi_ray.runtime.keeper.PING_S", 0.1)
+    monkeypatch.setattr("dsi_ray.runtime.keeper.HANG_S", 1.0)
+
+    async def scenario(other: Engine) -> None:
+        stream = await begin(other, 1)
+        (group,) = (await other.status())["groups"]
+        os.kill(group["pid"], signal.SIGSTOP)
+        with pytest.raises(GroupLost):
+            await end(stream)
+        await until(other, all_healthy)
+
+    with new_engine(num_groups=1) as other:
+        asyncio.run(scenario(other))
+
+
+class Client:
+    """A process that sends requests to groups that another hosts."""
+
+    def __init__(self, config: EngineConfig, roster: Roster) -> None:
+        self._stream = Engine(config, Groups(roster)).stream([1], ENDLESS)
+
+    async def begin(self) -> int:
+        """Its process, once it has the first token."""
+        await anext(self._stream)
+        return os.getpid()
+
+
+def test_requests_of_a_dead_client_end_and_their_group_lives(
+    engine: Engine, keeper: Keeper
+) -> None:
+    follower = follow(engine, keeper)
+    client = ray.remote(Client).options(num_cpus=0).remote(engine.config, keeper.roster)
+    pid = ray.get(client.begin.remote())
+    before = asyncio.run(until(follower, lambda groups: requests(groups) == [1]))
+    os.kill(pid, signal.SIGKILL)
+    after = asyncio.run(until(follower, lambda groups: requests(groups) == [0]))
+    assert after[0]["pid"] == before[0]["pid"]

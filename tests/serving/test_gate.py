@@ -49,7 +49,7 @@ Scenario = Callable[[Gate], Coroutine[Any, Any, None]]
 
 def run(limits: Limits, scenario: Scenario) -> Metrics:
     """Runs a scenario; afterwards nobody may be left."""
-    metrics = Metrics()
+    metrics = Metrics(ingress=0)
     gate = Gate(limits, metrics)
     asyncio.run(scenario(gate))
     load = gate.load

@@ -1,5 +1,6 @@
 """The paths that tell about the server and its model."""
 
+import os
 import time
 from typing import Any
 
@@ -43,6 +44,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         body = {
             "status": "ok" if healthy else "failed",
             "model": service.model_name,
+            "ingress": {"index": service.ingress, "pid": os.getpid()},
             "load": service.gate.load.model_dump(),
             "groups": [_without_metrics(group) for group in status["groups"]],
         }

@@ -51,6 +51,13 @@ class Load(BaseModel):
     clients: int
 
 
+class IngressCard(BaseModel):
+    """Which of several processes has answered."""
+
+    index: int
+    pid: int
+
+
 class Health(BaseModel):
     """``GET /health``: how full the server is; what each group and each of its servers do now."""
 
@@ -58,6 +65,7 @@ class Health(BaseModel):
 
     status: Literal["ok", "failed"]
     model: str
+    ingress: IngressCard
     load: Load
     groups: list[dict[str, Any]]
 

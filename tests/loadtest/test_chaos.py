@@ -1,0 +1,83 @@
+"""A real server, whose processes die under requests of the openai client."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+from typer.testing import CliRunner
+
+from loadtest import chaos
+from loadtest.cli import app
+from tests.cli.conftest import COMMAND, SIMULATED
+
+REQUESTS, TOKENS, AT_ONCE = 40, 40, 8
+
+
+@pytest.fixture(scope="module")
+def url(starts_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of two ingress processes before one group."""
+    config = tmp_path_factory.mktemp("chaos") / "config.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    config.write_text("num_ingress: 2\nsp_degree: 2\n")
+    command = [*COMMAND, "serve", f"--config={config}", *SIMULATED, f"--port={port}", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["url"]
+        process.terminate()
+
+
+async def run(url: str, role: str | None = None) -> chaos.Outcome:
+    """Sends all requests; kills one process of a role when some have ended."""
+    http = httpx.AsyncClient(base_url=url, timeout=60)
+    client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=8)
+    ended = asyncio.Semaphore(0)
+    async with http, client:
+        clients = asyncio.create_task(
+            chaos.run(
+                *(http, client, "simulated", REQUESTS, TOKENS, AT_ONCE), progress=ended.release
+            )
+        )
+        for _ in range(REQUESTS // 4):
+            await ended.acquire()
+        if role is not None:
+            _, pid = (await chaos.processes(http, [role]))[0]
+            os.kill(pid, signal.SIGKILL)
+        outcome = await clients
+        await chaos.recovered(http)
+        return outcome
+
+
+def test_clients_get_their_texts_whatever_dies(url: str) -> None:
+    undisturbed = asyncio.run(run(url))
+    assert (undisturbed.failed, undisturbed.retried) == (0, 0)
+    for role in chaos.ROLES:
+        assert asyncio.run(run(url, role)).texts == undisturbed.texts, role
+
+
+def test_processes_are_killed_at_intervals(url: str) -> None:
+    result = CliRunner().invoke(
+        app,
+        ["chaos", f"--url={url}", "--kill=target", "--requests=30", "--tokens=30", "--every-s=0.2"],
+    )
+    assert result.exit_code == 0, result.output
+    nothing, killed = result.stdout.splitlines()[-3:-1]
+    assert nothing.split()[:4] == ["nothing", "0", "0", "0"]
+    assert "target" in killed and killed.split()[2:4] == ["0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mentions"),
+    [(["--url=http://192.0.2.1:8000"], "192.0.2.1"), (["--kill=cook"], "--kill cook")],
+)
+def test_what_cannot_be_done_is_one_line(arguments: list[str], mentions: str) -> None:
+    result = CliRunner().invoke(app, ["chaos", *arguments])
+    assert result.exit_code == 2
+    assert mentions in result.stderr and result.stderr.count("\n") == 1
