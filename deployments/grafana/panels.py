@@ -81,7 +81,8 @@ _REQUESTS = [
         "Generations in the groups, and requests that wait to be let in.",
         {
             "running": f"sum({PREFIX}running_requests)",
-            "queued": f"sum({PREFIX}queued_requests)",
+            # Where several processes speak HTTP, each scrape meets one of them.
+            "queued": f"sum(last_over_time({PREFIX}queued_requests[$__rate_interval]))",
         },
     ),
     Panel(
