@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deployments.grafana.panels import ROWS, WIDTH, Panel
+from deployments.grafana.panel import WIDTH, Panel
+from deployments.grafana.panels import ROWS
 from dsi_ray.runtime.metrics.catalogue import CATALOGUE, PREFIX
 
 ROOT = Path(__file__).parents[2]
@@ -16,8 +17,6 @@ FILES = (
     ROOT / "deployments" / "grafana" / "dsi-ray.json",
     ROOT / "k8s" / "components" / "monitoring" / "dsi-ray.json",
 )
-
-_HEIGHT = 8
 
 _SOURCE = "${metrics}"
 """What a group counts is at /metrics, and behind ``ray_`` in Ray's own Prometheus."""
@@ -62,32 +61,21 @@ def _panels() -> Iterator[dict[str, Any]]:
         x, y = 0, y + 1
         for panel in row.panels:
             if x + panel.width > WIDTH:
-                x, y = 0, y + _HEIGHT
+                x, y = 0, y + row.height
             number += 1
-            place = {"x": x, "y": y, "w": panel.width, "h": _HEIGHT}
+            place = {"x": x, "y": y, "w": panel.width, "h": row.height}
             yield {"id": number, "gridPos": place, **_panel(panel)}
             x += panel.width
-        y += _HEIGHT
+        y += row.height
 
 
 def _panel(panel: Panel) -> dict[str, Any]:
-    low, high = panel.limits
-    custom: dict[str, Any] = {}
-    if panel.kind == "timeseries":
-        custom = {"fillOpacity": 40 if panel.stacked else 10, "showPoints": "never"}
-        custom["stacking"] = {"mode": "normal" if panel.stacked else "none"}
-    defaults = {"unit": panel.unit, "min": low, "max": high, "custom": custom}
-    if panel.kind == "state-timeline":
-        defaults["color"] = {"mode": "continuous-BlYlRd"}
     return {
         "title": panel.title,
         "description": panel.description,
         "type": panel.kind,
         "datasource": {"type": "prometheus", "uid": "${datasource}"},
-        "fieldConfig": {
-            "defaults": {key: value for key, value in defaults.items() if value is not None},
-            "overrides": [],
-        },
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
         "targets": [
             {
                 "refId": chr(ord("A") + index),
@@ -98,6 +86,29 @@ def _panel(panel: Panel) -> dict[str, Any]:
             for index, (legend, expr) in enumerate(panel.targets.items())
         ],
     }
+
+
+def _defaults(panel: Panel) -> dict[str, Any]:
+    """How values look."""
+    low, high = panel.limits
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": low, "max": high}
+    if panel.kind == "timeseries":
+        defaults["custom"] = {
+            "fillOpacity": 40 if panel.stacked else 10,
+            "showPoints": "never",
+            "stacking": {"mode": "normal" if panel.stacked else "none"},
+            "thresholdsStyle": {"mode": "off" if panel.floor is None else "line"},
+        }
+    if panel.kind == "status-history":
+        defaults["color"] = {"mode": "continuous-BlYlRd"}
+    elif panel.kind == "stat" and panel.floor is None:
+        defaults["color"] = {"mode": "fixed", "fixedColor": "text"}
+    elif panel.kind in ("stat", "state-timeline"):
+        defaults["color"] = {"mode": "thresholds"}
+    if panel.floor is not None:
+        steps = [{"color": "red", "value": None}, {"color": "green", "value": panel.floor}]
+        defaults["thresholds"] = {"mode": "absolute", "steps": steps}
+    return {key: value for key, value in defaults.items() if value is not None}
 
 
 def _from_source(expr: str) -> str:

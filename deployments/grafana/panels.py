@@ -1,106 +1,187 @@
 """What the dashboard shows: a table of panels."""
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 
+from deployments.grafana.panel import WIDTH, Panel, Row, percentiles, rate
 from dsi_ray.runtime.metrics.catalogue import PREFIX
-
-WIDTH = 24
-"""Of a row, in Grafana's units."""
-
-Targets = dict[str, str]
-"""Expressions by legend."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One picture; two stand side by side."""
-
-    title: str
-    description: str
-    targets: Targets
-    unit: str = "short"
-    kind: str = "timeseries"
-    width: int = WIDTH // 2
-    stacked: bool = False
-    limits: tuple[float | None, float | None] = (0, None)
-
-
-@dataclass(frozen=True)
-class Row:
-    """Panels under one heading."""
-
-    title: str
-    panels: list[Panel] = field(default_factory=list)
-
-
-def _rate(name: str, by: str = "", where: str = "") -> str:
-    grouping = f" by ({by})" if by else ""
-    return f"sum{grouping} (rate({PREFIX}{name}{where}[$__rate_interval]))"
-
-
-def _percentiles(name: str) -> Targets:
-    buckets = _rate(f"{name}_bucket", by="le")
-    return {
-        f"p{percent}": f"histogram_quantile({percent / 100:g}, {buckets})"
-        for percent in (50, 90, 99)
-    }
-
 
 _TARGETS = '{server=~"target-.*"}'
 _USEFUL = '{outcome=~"accepted|rejected"}'
 _SERVERS = f"sum({PREFIX}target_servers)"
-_JUDGED = f"({_rate('accepted_tokens_total')} + {_rate('rejected_tokens_total')})"
-_KV_READ = " + ".join(_rate(f"kv_{kind}_tokens_total") for kind in ("computed", "reused", "shared"))
+_BUSY = rate("server_busy_seconds_total", where=_TARGETS)
+_JUDGED = f"({rate('accepted_tokens_total')} + {rate('rejected_tokens_total')})"
+_TOKENS_PER_S = f"{rate('decoded_tokens_total')} / {rate('decode_seconds_total')}"
+_KV_READ = " + ".join(rate(f"kv_{kind}_tokens_total") for kind in ("computed", "reused", "shared"))
+
+_SPEED_UP = Panel(
+    "Speed-up over non-SI",
+    "Time of a target forward over the time of an output token: above 1 DSI is faster than the "
+    "target alone.",
+    {"speed-up": f"avg({PREFIX}target_forward_seconds) * {_TOKENS_PER_S}"},
+    unit="suffix:×",
+    floor=1,
+)
+_SP_UTILISATION = Panel(
+    "SP utilisation",
+    "Share of the target servers' time in forwards, and in forwards that gave the text something.",
+    {
+        "busy": f"{_BUSY} / {_SERVERS}",
+        "useful": f"{rate('target_busy_seconds_total', where=_USEFUL)} / {_SERVERS}",
+    },
+    unit="percentunit",
+    limits=(0, 1),
+)
+_ACCEPTANCE = Panel(
+    "Acceptance",
+    "Share of guessed positions where the target agreed.",
+    {"acceptance": f"{rate('accepted_tokens_total')} / {_JUDGED}"},
+    unit="percentunit",
+    limits=(0, 1),
+)
+_WASTED = Panel(
+    "Wasted forwards",
+    "Share of target forwards that gave the text nothing.",
+    {"wasted": f"{rate('wasted_forwards_total')} / {rate('target_forwards_total')}"},
+    unit="percentunit",
+    limits=(0, 1),
+)
+_TOKENS = Panel(
+    "Output tokens a second",
+    "Of all requests together.",
+    {"tokens/s": rate("committed_tokens_total")},
+)
+_ALIVE = Panel(
+    "Target servers alive",
+    "Share of those that there are to be.",
+    {"alive": f"{_SERVERS} / sum({PREFIX}target_servers_configured)"},
+    unit="percentunit",
+    limits=(0, 1),
+    floor=1,
+)
+
+
+def _glance(panel: Panel, *legends: str) -> Panel:
+    """The last value of a panel's expressions, of all or of some."""
+    title = ", ".join((panel.title, *legends))
+    targets = {legend: panel.targets[legend] for legend in legends or panel.targets}
+    return replace(panel, title=title, kind="stat", width=WIDTH // 6, targets=targets)
+
+
+_REQUESTS = [
+    _TOKENS,
+    Panel(
+        "HTTP requests by status",
+        "Answers a second.",
+        {"{{status}}": rate("http_requests_total", by="status")},
+        unit="reqps",
+        stacked=True,
+    ),
+    Panel(
+        "Requests",
+        "Generations in the groups, and requests that wait to be let in.",
+        {
+            "running": f"sum({PREFIX}running_requests)",
+            # Where several processes speak HTTP, each scrape meets one of them.
+            "queued": f"sum(last_over_time({PREFIX}queued_requests[$__rate_interval]))",
+        },
+    ),
+    Panel(
+        "Wait of requests",
+        "Until they were let in.",
+        percentiles("queue_wait_seconds"),
+        unit="s",
+    ),
+    Panel(
+        "Refused requests",
+        "A second, by reason.",
+        {"{{reason}}": rate("refused_requests_total", by="reason")},
+        unit="reqps",
+    ),
+    Panel(
+        "Wait of verifications",
+        "From sending a task to a target server to its forward.",
+        percentiles("verification_queue_seconds"),
+        unit="s",
+    ),
+    Panel(
+        "Verifications by how they ended",
+        "A second. late: what was reported after it had been replaced or cancelled.",
+        {
+            "{{reason}}": rate("task_ends_total", by="reason", where='{role="target"}'),
+            "late": rate("late_reports_total", where='{role="target"}'),
+        },
+        unit="ops",
+    ),
+    Panel(
+        "Messages per token",
+        "What crossed a process for each output token.",
+        {"messages": f"{rate('messages_total')} / {rate('committed_tokens_total')}"},
+    ),
+    Panel(
+        "Generations by how they ended",
+        "A second.",
+        {"{{outcome}}": rate("ended_requests_total", by="outcome")},
+        unit="reqps",
+    ),
+]
 
 ROWS = [
     Row(
+        "Does speculation parallelism pay?",
+        [
+            _glance(_SPEED_UP),
+            _glance(_TOKENS),
+            _glance(_SP_UTILISATION, "useful"),
+            _glance(_ACCEPTANCE),
+            _glance(_WASTED),
+            _glance(_ALIVE),
+        ],
+        height=4,
+    ),
+    Row(
         "Speculation parallelism",
         [
+            _SPEED_UP,
             Panel(
-                "SP utilisation",
-                "Share of the target servers' time in forwards, and in forwards that gave the text "
-                "something.",
+                "Tokens a second of one request",
+                "What a client gets, and what the target would give it without drafts.",
                 {
-                    "busy": f"{_rate('server_busy_seconds_total', where=_TARGETS)} / {_SERVERS}",
-                    "useful": f"{_rate('target_busy_seconds_total', where=_USEFUL)} / {_SERVERS}",
+                    "DSI": _TOKENS_PER_S,
+                    "target alone": f"1 / avg({PREFIX}target_forward_seconds)",
                 },
-                unit="percentunit",
-                limits=(0, 1),
             ),
+            _SP_UTILISATION,
             Panel(
                 "SP degree",
-                "Target servers. required: with which no verification of one request waits "
-                "(Equation 1).",
+                "Target servers. busy: at one moment, in the mean. required: with which no "
+                "verification of one request waits (Equation 1); more bring nothing.",
                 {
-                    state: f"sum({PREFIX}target_servers{suffix})"
-                    for state, suffix in {
-                        "configured": "_configured",
-                        "alive": "",
-                        "busy": "_busy",
-                        "required": "_required",
-                    }.items()
+                    "configured": f"sum({PREFIX}target_servers_configured)",
+                    "alive": _SERVERS,
+                    "busy": _BUSY,
+                    "required": f"sum({PREFIX}target_servers_required)",
                 },
             ),
             Panel(
                 "Time of target servers",
                 "Seconds a second, by what became of the work. Wasted: unused and cancelled.",
-                {"{{outcome}}": _rate("target_busy_seconds_total", by="outcome")},
+                {"{{outcome}}": rate("target_busy_seconds_total", by="outcome")},
                 unit="s",
                 stacked=True,
             ),
             Panel(
                 "Time of drafters",
                 "Seconds a second, by what became of the work.",
-                {"{{outcome}}": _rate("drafter_busy_seconds_total", by="outcome")},
+                {"{{outcome}}": rate("drafter_busy_seconds_total", by="outcome")},
                 unit="s",
                 stacked=True,
             ),
             Panel(
                 "Servers",
                 "A lane a server: share of its time in forwards.",
-                {"{{server}}": _rate("server_busy_seconds_total", by="server")},
+                {"{{server}}": rate("server_busy_seconds_total", by="server")},
                 unit="percentunit",
-                kind="state-timeline",
+                kind="status-history",
                 width=WIDTH,
                 limits=(0, 1),
             ),
@@ -109,19 +190,16 @@ ROWS = [
     Row(
         "Drafts",
         [
-            Panel(
-                "Acceptance",
-                "Share of guessed positions where the target agreed.",
-                {"acceptance": f"{_rate('accepted_tokens_total')} / {_JUDGED}"},
-                unit="percentunit",
-                limits=(0, 1),
-            ),
+            _ACCEPTANCE,
             Panel(
                 "Acceptance by position",
-                "Share of runs of drafts that were right up to this position and at it.",
+                "Share of runs of drafts that were right up to this position and at it, over all "
+                "of the time that is shown.",
                 {
-                    "{{position}}": f"{_rate('accepted_tokens_at_position_total', by='position')} "
-                    f"/ scalar({_rate('draft_runs_total')})"
+                    # It never grows with the position: so this is the order of positions.
+                    "{{position}}": "sort_desc(sum by (position) "
+                    f"(increase({PREFIX}accepted_tokens_at_position_total[$__range])) "
+                    f"/ scalar(sum(increase({PREFIX}draft_runs_total[$__range]))))"
                 },
                 unit="percentunit",
                 kind="bargauge",
@@ -132,48 +210,28 @@ ROWS = [
                 "Drafts in a verification task, for a request that is alone.",
                 {"lookahead": f"avg({PREFIX}lookahead)"},
             ),
-            Panel(
-                "Wasted forwards",
-                "Share of target forwards that gave the text nothing.",
-                {"wasted": f"{_rate('wasted_forwards_total')} / {_rate('target_forwards_total')}"},
-                unit="percentunit",
-                limits=(0, 1),
-            ),
+            _WASTED,
         ],
     ),
     Row(
         "Latency",
         [
             Panel(
-                "Speed-up over non-SI",
-                "Time of a target forward over the time of an output token: above 1 DSI is faster "
-                "than the target alone.",
-                {
-                    "speed-up": f"avg({PREFIX}target_forward_seconds) "
-                    f"* {_rate('decoded_tokens_total')} / {_rate('decode_seconds_total')}"
-                },
-            ),
-            Panel(
-                "Output tokens a second",
-                "Of all requests together.",
-                {"tokens/s": _rate("committed_tokens_total")},
-            ),
-            Panel(
                 "Time to first token",
                 "From the coordinator's receipt.",
-                _percentiles("time_to_first_token_seconds"),
+                percentiles("time_to_first_token_seconds"),
                 unit="s",
             ),
             Panel(
                 "Time per output token",
                 "Of each request the mean of the tokens after the first.",
-                _percentiles("time_per_output_token_seconds"),
+                percentiles("time_per_output_token_seconds"),
                 unit="s",
             ),
             Panel(
                 "Generations, end to end",
                 "From the coordinator's receipt to the last token.",
-                _percentiles("generation_seconds"),
+                percentiles("generation_seconds"),
                 unit="s",
             ),
             Panel(
@@ -188,64 +246,7 @@ ROWS = [
             ),
         ],
     ),
-    Row(
-        "Requests and queues",
-        [
-            Panel(
-                "HTTP requests by status",
-                "Answers a second.",
-                {"{{status}}": _rate("http_requests_total", by="status")},
-                unit="reqps",
-                stacked=True,
-            ),
-            Panel(
-                "Requests",
-                "Generations in the groups, and requests that wait to be let in.",
-                {
-                    "running": f"sum({PREFIX}running_requests)",
-                    "queued": f"sum({PREFIX}queued_requests)",
-                },
-            ),
-            Panel(
-                "Wait of requests",
-                "Until they were let in.",
-                _percentiles("queue_wait_seconds"),
-                unit="s",
-            ),
-            Panel(
-                "Refused requests",
-                "A second, by reason.",
-                {"{{reason}}": _rate("refused_requests_total", by="reason")},
-                unit="reqps",
-            ),
-            Panel(
-                "Wait of verifications",
-                "From sending a task to a target server to its forward.",
-                _percentiles("verification_queue_seconds"),
-                unit="s",
-            ),
-            Panel(
-                "Tasks by how they ended",
-                "A second.",
-                {
-                    "{{role}} {{reason}}": _rate("task_ends_total", by="role, reason"),
-                    "{{role}} late": _rate("late_reports_total", by="role"),
-                },
-                unit="ops",
-            ),
-            Panel(
-                "Messages per token",
-                "What crossed a process for each output token.",
-                {"messages": f"{_rate('messages_total')} / {_rate('committed_tokens_total')}"},
-            ),
-            Panel(
-                "Generations by how they ended",
-                "A second.",
-                {"{{outcome}}": _rate("ended_requests_total", by="outcome")},
-                unit="reqps",
-            ),
-        ],
-    ),
+    Row("Requests and queues", [replace(panel, width=WIDTH // 3) for panel in _REQUESTS]),
     Row(
         "KV cache",
         [
@@ -269,7 +270,7 @@ ROWS = [
             Panel(
                 "Prefix hits",
                 "Share of all tokens that were found in another request's cache.",
-                {"hits": f"{_rate('kv_shared_tokens_total')} / ({_KV_READ})"},
+                {"hits": f"{rate('kv_shared_tokens_total')} / ({_KV_READ})"},
                 unit="percentunit",
                 limits=(0, 1),
             ),
@@ -277,8 +278,8 @@ ROWS = [
                 "Evictions",
                 "Blocks of former requests, and requests in flight, that made room; a second.",
                 {
-                    "evictions": _rate("kv_evictions_total"),
-                    "preemptions": _rate("kv_preemptions_total"),
+                    "evictions": rate("kv_evictions_total"),
+                    "preemptions": rate("kv_preemptions_total"),
                 },
                 unit="ops",
             ),
@@ -292,17 +293,26 @@ ROWS = [
                 "1 is up, 0 is down.",
                 {"{{server}}": f"min by (server) ({PREFIX}server_up)"},
                 kind="state-timeline",
+                width=WIDTH // 3,
                 limits=(0, 1),
+                floor=1,
             ),
             Panel(
-                "Deaths, restarts and moves",
-                "In five minutes. A move is a request that got another target server.",
+                "Deaths and restarts",
+                "In five minutes.",
                 {
                     "{{server}} died": "sum by (server) "
                     f"(increase({PREFIX}server_losses_total[5m]))",
                     "restarts": f"sum(increase({PREFIX}server_restarts_total[5m]))",
-                    "moves": f"sum(increase({PREFIX}moves_total[5m]))",
                 },
+                width=WIDTH // 3,
+            ),
+            Panel(
+                "Moves of requests",
+                "To another target server, because theirs died or another has more room; a second.",
+                {"moves": rate("moves_total"), "tokens computed again": rate("moved_tokens_total")},
+                unit="ops",
+                width=WIDTH // 3,
             ),
         ],
     ),

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import Metric
 
 from dsi_ray.runtime.metrics.catalogue import SECONDS
+from dsi_ray.serving.fair_queue import Reason
 
 
 class Metrics:
@@ -53,6 +54,9 @@ class Metrics:
             ("reason",),
             registry=registry,
         )
+        for reason in Reason:
+            # From 0: who looks at a counter's growth would not see the first event otherwise.
+            self.refused_requests.labels(reason)
         self.prompt_tokens = Counter(
             "dsi_ray_prompt_tokens", "Tokens of prompts, for each choice.", registry=registry
         )

@@ -157,6 +157,9 @@ def _zeros(servers: Iterable[ServerId]) -> dict[Key, float]:
     of_outcomes = (*_BUSY.values(), *_FORWARDS.values())
     keys: list[Key] = [(name, outcome) for name in of_outcomes for outcome in _FINAL]
     keys += [(names.ENDED_REQUESTS, ending) for ending in _ENDINGS]
+    keys += [(names.TASK_ENDS, role, reason) for role in Role for reason in Reason]
+    keys += [(names.LATE_REPORTS, role) for role in Role]
+    keys += [(names.ACCEPTED_AT_POSITION, str(position)) for position in range(names.POSITIONS)]
     for server in map(str, servers):
         keys += [(names.SERVER_BUSY_SECONDS, server), (names.SERVER_LOSSES, server)]
     counters = [metric for metric in CATALOGUE.values() if metric.kind is Kind.COUNTER]

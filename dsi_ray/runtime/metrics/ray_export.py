@@ -10,7 +10,7 @@ from dsi_ray.runtime.metrics.catalogue import CATALOGUE, Kind, Metric
 from dsi_ray.runtime.metrics.snapshot import Distribution, Key, Sample, Snapshot
 
 EXPORT_S = 5.0
-"""Ray forgets a gauge that was not set for about 20 s."""
+"""Ray forgets a gauge that was not set for two of its reports: 20 s by default."""
 
 _CLASSES = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge}
 
@@ -38,10 +38,13 @@ class RayExporter:
             self._metrics[name].set(value, tags)
             return
         key = (name, *labels)
-        before = self._counted.get(key, 0.0)
+        before = self._counted.get(key)
         self._counted[key] = value
+        if before is None:
+            # ``inc`` refuses 0, but what begins with its first event shows no growth then.
+            self._metrics[name]._record(value, tags)
         # A server that was started again counts from 0.
-        if new := value - before if value >= before else value:
+        elif new := value - before if value >= before else value:
             self._metrics[name].inc(new, tags)
 
     def _export_histogram(self, name: str, distribution: Distribution) -> None:
