@@ -5,12 +5,14 @@ Events of servers in, commands out. The coordinator drives it over Ray, experime
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dsi_ray.core.blame import CONVICTED, Blame
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, Decoder, Request
 from dsi_ray.core.messages import (
     Command,
+    Emit,
     Ended,
     Event,
     Output,
@@ -59,11 +61,13 @@ class Member:
         job: As it came.
         decoder: Decodes it.
         known: The servers that know of it.
+        blame: The servers that died over it.
     """
 
     job: Job
     decoder: Decoder
-    known: set[ServerId]
+    known: set[ServerId] = field(default_factory=set)
+    blame: Blame = field(default_factory=Blame)
 
 
 Said = tuple[Member, Command]
@@ -94,7 +98,11 @@ class Group:
         self.moved_tokens = 0
         self._drafters = list(drafters)
         self._watch = Watch()
+        self._now = 0.0
+        """When it was last asked for servers that are overdue."""
         self._members: dict[str, Member] = {}
+        self._cells: dict[str, ServerId] = {}
+        """Who gets which server to itself as soon as nobody else's work is left there."""
         self._of_task: dict[int, tuple[Member, ServerId]] = {}
         self._task_ids = itertools.count()
 
@@ -135,7 +143,7 @@ class Group:
             self._task_ids,
             job.rejection,
         )
-        member = Member(job, job.decoder(request, self.pace), set())
+        member = Member(job, job.decoder(request, self.pace))
         self._members[job.id] = member
         self._adapt(member)
         start = member.decoder.start() if member.decoder.targets else []
@@ -143,6 +151,7 @@ class Group:
 
     def handle(self, events: Iterable[Event]) -> list[Said]:
         """Takes in what happened at one moment."""
+        suspects = bool(self.pool.isolated)
         by_member: dict[str, list[Event]] = {}
         for event in events:
             entry = self._of_task.get(event.task)
@@ -159,10 +168,13 @@ class Group:
         for request, news in by_member.items():
             member = self._members[request]
             self._adapt(member)
-            said += self._note(member, member.decoder.handle(news))
+            commands = member.decoder.handle(news)
+            said += self._note(member, commands)
+            if any(map(_goes_on, commands)):
+                said += self._clear(member)
             said += self._leave_shared(member)
             said += self._settle(member)
-        return said
+        return said + self._grow() if suspects else said
 
     def leave(self, request: str) -> list[Said]:
         """Ends a request: its client has all, or has gone. An unknown one is fine."""
@@ -172,22 +184,37 @@ class Group:
         return self._note(member, member.decoder.abandon()) + self._settle(member)
 
     def lose(self, server: ServerId) -> list[Said]:
-        """A server died: what it did is done elsewhere."""
+        """A server died: what it did is done elsewhere.
+
+        Unless that may be why: a request over which several died, one after another, fails.
+        """
         lost = [task for task, (_, where) in self._of_task.items() if where == server]
+        aboard = self._aboard(server)
+        was_used = self.pool.serves(server) or server in self._drafters
         if server.role is Role.TARGET:
             self.pool.lose(server)
-        elif server in self._drafters:
+        elif was_used:
             self._drafters.remove(server)
+        self._cells = {request: cell for request, cell in self._cells.items() if cell != server}
         for member in self._members.values():
             member.known.discard(server)
             member.decoder.lose(server)
-        return self.handle([Ended(task, Reason.LOST) for task in lost]) + self._rescue()
+        said = self._blame(server, aboard, died=True) if was_used else []
+        return said + self.handle(map(self._end, lost)) + self._rescue()
+
+    def _end(self, task: int) -> Ended:
+        """How a task ends whose server died."""
+        member, _ = self._of_task[task]
+        if member.blame.convicted:
+            return Ended(task, Reason.FAILED, CONVICTED)
+        return Ended(task, Reason.LOST)
 
     def overdue(self, now: float) -> dict[ServerId, float]:
         """Servers whose news is overdue, and how long they were given for it, in seconds.
 
         To be asked now and then; ``now`` is in seconds, on any clock.
         """
+        self._now = now
         owed: dict[ServerId, float] = {}
         for task, (member, server) in self._of_task.items():
             live = member.decoder.verifying.find(task) or member.decoder.drafting.find(task)
@@ -200,17 +227,22 @@ class Group:
         """A server may hang: others do its work until it is restored or lost.
 
         What it still reports counts. The last target server is not given up: there is no other.
+        Nor is one that computes only what may be why: that would hang others as well.
         """
         said: list[Said] = []
+        aboard = self._aboard(server)
         if server in self._drafters:
             self._drafters.remove(server)
             for member in self._going_on():
                 if server in member.decoder.drafting.servers:
                     said += self._note(member, member.decoder.drop_drafter(server))
-        elif server.role is Role.TARGET and self.pool.size > 1:
-            for request in self.pool.lose(server):
-                member = self._members[request]
-                said += self._note(member, member.decoder.drop_target(server))
+            said += self._blame(server, aboard, died=False)
+        elif self.pool.serves(server) and self.pool.size > 1 and not _is_one_suspect(aboard):
+            users = self.pool.lose(server)
+            said += self._blame(server, aboard, died=False)
+            for member in map(self._members.__getitem__, users):
+                if self._cells.pop(member.job.id, None) is None:
+                    said += self._note(member, member.decoder.drop_target(server))
             said += self._rescue()
         return said
 
@@ -222,7 +254,7 @@ class Group:
         self._drafters = sorted({*self._drafters, server})
         said: list[Said] = []
         for member in self._going_on():
-            if member.job.drafted:
+            if member.job.drafted and member.blame.may_draft:
                 said += self._note(member, member.decoder.add_drafter(server))
         return said
 
@@ -235,6 +267,55 @@ class Group:
 
     def _going_on(self) -> list[Member]:
         return [member for member in self._members.values() if not member.decoder.over]
+
+    def _aboard(self, server: ServerId) -> list[Member]:
+        """The requests that have tasks on a server, also those that are over."""
+        aboard = (member for member, where in self._of_task.values() if where == server)
+        return list(dict.fromkeys(aboard))
+
+    def _blame(self, server: ServerId, aboard: list[Member], *, died: bool) -> list[Said]:
+        """Any of those that a server computed may be why it died, or hangs."""
+        said: list[Said] = []
+        for member in aboard:
+            if member.decoder.over:
+                continue
+            if server.role is Role.TARGET:
+                member.blame.accuse(self._now, alone=died and len(aboard) == 1)
+                for shared in self.pool.isolate(member.job.id):
+                    said += self._take(member, shared)
+                continue
+            member.blame.drafters += 1
+            for drafter in member.decoder.drafting.servers if not member.blame.may_draft else []:
+                said += self._note(member, member.decoder.drop_drafter(drafter))
+        return said
+
+    def _clear(self, member: Member) -> list[Said]:
+        """A request got on: it is not what kills servers."""
+        member.blame.clear()
+        self.pool.mingle(member.job.id)
+        cell = self._cells.pop(member.job.id, None)
+        return [] if cell is None else self._note(member, member.decoder.add_target(cell))
+
+    def _quarantine(self) -> list[Said]:
+        """Gives each suspect a server to itself, where others' work has to end first.
+
+        Those over which fewest servers died come first.
+        """
+        said: list[Said] = []
+        isolated = self.pool.isolated
+        suspects = [self._members[request] for request in self._members if request in isolated]
+        for member in sorted(suspects, key=lambda member: member.blame.targets):
+            waits = not self.pool.held(member.job.id)
+            if waits and (cell := self.pool.confine(member.job.id)) is not None:
+                self._cells[member.job.id], users = cell
+                for user in users:
+                    said += self._take(self._members[user], self._cells[member.job.id])
+        for request, server in list(self._cells.items()):
+            member = self._members[request]
+            if self._aboard(server) in ([], [member]):
+                del self._cells[request]
+                said += self._note(member, member.decoder.add_target(server))
+        return said
 
     def _note(self, member: Member, commands: Sequence[Command]) -> list[Said]:
         """Remembers the tasks that are started."""
@@ -284,6 +365,7 @@ class Group:
         said: list[Said] = []
         if member.job.id in self.pool:
             self.pool.release(member.job.id)
+            self._cells.pop(member.job.id, None)
             said = self._grow()
         if member.decoder.idle and member.job.id in self._members:
             del self._members[member.job.id]
@@ -293,8 +375,8 @@ class Group:
         return said
 
     def _grow(self) -> list[Said]:
-        """Gives servers that nobody uses to requests that can use them."""
-        said: list[Said] = []
+        """Gives servers that nobody uses to requests that can use them, to suspects first."""
+        said = self._quarantine()
         for request, server in self.pool.grow():
             member = self._members[request]
             if member.decoder.targets:
@@ -302,3 +384,11 @@ class Group:
                 self.moved_tokens += len(member.decoder.tree.tokens)
             said += self._note(member, member.decoder.add_target(server))
         return said
+
+
+def _goes_on(command: Command) -> bool:
+    return isinstance(command, Emit) and command.finish is None
+
+
+def _is_one_suspect(aboard: list[Member]) -> bool:
+    return len(aboard) == 1 and aboard[0].blame.suspected and not aboard[0].decoder.over
