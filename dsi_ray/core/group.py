@@ -4,12 +4,11 @@ Events of servers in, commands out. The coordinator drives it over Ray, experime
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 
-from dsi_ray.core.blame import CONVICTED, Blame
-from dsi_ray.core.commit import StopCriteria
-from dsi_ray.core.decoders import DSI, Decoder, Request
+from dsi_ray.core.blame import CONVICTED
+from dsi_ray.core.decoders import DSI, Request
+from dsi_ray.core.member import Job, Member, Said
 from dsi_ray.core.messages import (
     Command,
     Emit,
@@ -26,52 +25,6 @@ from dsi_ray.core.placement import least_needed
 from dsi_ray.core.planner import Pace
 from dsi_ray.core.pool import TargetPool
 from dsi_ray.core.watch import Watch, expected_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What a caller wants decoded.
-
-    Attributes:
-        id: Unique among the requests in flight.
-        prompt: At least one token id.
-        criteria: When the text ends.
-        sp_degree: Most target servers at once.
-        decoder: Makes the decoder for a request with its servers.
-        drafted: Whether it uses drafters.
-        adapts: Whether its plan follows what is measured.
-        rejection: Whether drafts are verified by rejection sampling.
-    """
-
-    id: str
-    prompt: Sequence[int]
-    criteria: StopCriteria
-    sp_degree: int
-    decoder: Callable[[Request, Pace], Decoder]
-    drafted: bool = True
-    adapts: bool = True
-    rejection: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """A request of the group.
-
-    Attributes:
-        job: As it came.
-        decoder: Decodes it.
-        known: The servers that know of it.
-        blame: The servers that died over it.
-    """
-
-    job: Job
-    decoder: Decoder
-    known: set[ServerId] = field(default_factory=set)
-    blame: Blame = field(default_factory=Blame)
-
-
-Said = tuple[Member, Command]
-"""A command and whose it is."""
 
 
 class Group:
@@ -151,7 +104,7 @@ class Group:
 
     def handle(self, events: Iterable[Event]) -> list[Said]:
         """Takes in what happened at one moment."""
-        suspects = bool(self.pool.isolated)
+        suspects = self.pool.isolates
         by_member: dict[str, list[Event]] = {}
         for event in events:
             entry = self._of_task.get(event.task)
@@ -170,7 +123,7 @@ class Group:
             self._adapt(member)
             commands = member.decoder.handle(news)
             said += self._note(member, commands)
-            if any(map(_goes_on, commands)):
+            if member.blame.suspected and any(map(_goes_on, commands)):
                 said += self._clear(member)
             said += self._leave_shared(member)
             said += self._settle(member)
@@ -276,17 +229,21 @@ class Group:
     def _blame(self, server: ServerId, aboard: list[Member], *, died: bool) -> list[Said]:
         """Any of those that a server computed may be why it died, or hangs."""
         said: list[Said] = []
-        for member in aboard:
-            if member.decoder.over:
+        for member in [member for member in aboard if not member.decoder.over]:
+            if server.role is Role.DRAFTER:
+                said += self._blame_drafts(member)
                 continue
-            if server.role is Role.TARGET:
-                member.blame.accuse(self._now, alone=died and len(aboard) == 1)
-                for shared in self.pool.isolate(member.job.id):
-                    said += self._take(member, shared)
-                continue
-            member.blame.drafters += 1
-            for drafter in member.decoder.drafting.servers if not member.blame.may_draft else []:
-                said += self._note(member, member.decoder.drop_drafter(drafter))
+            member.blame.accuse(self._now, alone=died and len(aboard) == 1)
+            for shared in self.pool.isolate(member.job.id):
+                said += self._take(member, shared)
+        return said
+
+    def _blame_drafts(self, member: Member) -> list[Said]:
+        """A drafter was lost that drafted for a request: in the end it goes on without any."""
+        said: list[Said] = []
+        member.blame.drafters += 1
+        for drafter in member.decoder.drafting.servers if not member.blame.may_draft else []:
+            said += self._note(member, member.decoder.drop_drafter(drafter))
         return said
 
     def _clear(self, member: Member) -> list[Said]:
@@ -302,14 +259,14 @@ class Group:
         Those over which fewest servers died come first.
         """
         said: list[Said] = []
-        isolated = self.pool.isolated
-        suspects = [self._members[request] for request in self._members if request in isolated]
-        for member in sorted(suspects, key=lambda member: member.blame.targets):
-            waits = not self.pool.held(member.job.id)
-            if waits and (cell := self.pool.confine(member.job.id)) is not None:
-                self._cells[member.job.id], users = cell
-                for user in users:
-                    said += self._take(self._members[user], self._cells[member.job.id])
+        waiting = [self._members[request] for request in self.pool.waiting]
+        for member in sorted(waiting, key=lambda member: member.blame.targets):
+            if (cell := self.pool.confine(member.job.id)) is None:
+                break
+            server, users = cell
+            self._cells[member.job.id] = server
+            for user in users:
+                said += self._take(self._members[user], server)
         for request, server in list(self._cells.items()):
             member = self._members[request]
             if self._aboard(server) in ([], [member]):

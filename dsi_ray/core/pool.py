@@ -29,9 +29,14 @@ class TargetPool:
         return len(self._users)
 
     @property
-    def isolated(self) -> set[str]:
-        """The requests that share their servers with nobody."""
-        return set(self._isolated)
+    def isolates(self) -> bool:
+        """Whether any request shares with nobody."""
+        return bool(self._isolated)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The isolated requests without a server, in the order in which they came."""
+        return [r for r, servers in self._held.items() if not servers and r in self._isolated]
 
     def serves(self, server: ServerId) -> bool:
         """Whether a server is among those that are shared out."""

@@ -10,7 +10,7 @@ from dsi_ray.core.batch import Part, ServerBatch
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Request
 from dsi_ray.core.expected import ForwardCost
-from dsi_ray.core.group import Job
+from dsi_ray.core.member import Job
 from dsi_ray.core.messages import Event, Role, ServerId
 from dsi_ray.core.planner import Pace
 from dsi_ray.experiments.virtual_group import VirtualGroup

@@ -20,9 +20,7 @@ def poisoned(draw: st.DrawFn, role: Role) -> Crowd:
     requests = st.integers(0, len(crowd.arrivals) - 1)
     # A server takes a while to start.
     starts = st.integers(CHECK, 50)
-    poison = st.builds(
-        Poison, requests, st.integers(0, 30), st.just(role), starts, st.booleans()
-    )
+    poison = st.builds(Poison, requests, st.integers(0, 30), st.just(role), starts, st.booleans())
     poisons = draw(st.lists(poison, min_size=1, max_size=2, unique_by=lambda p: p.request))
     return replace(crowd, poisons=tuple(poisons), outages=crowd.outages[:1])
 
@@ -56,7 +54,7 @@ def test_few_servers_die_of_it_and_nothing_is_left_behind(crowd: Crowd) -> None:
     assert len(driver.poisoned) <= MOST_DEATHS * crowd.servers * len(crowd.poisons)
     assert not driver.group.members
     assert not driver.group.tasks
-    assert not driver.group.pool.isolated
+    assert not driver.group.pool.isolates
     assert not driver.busy
 
 
@@ -70,3 +68,49 @@ def test_who_kills_drafters_goes_on_without(crowd: Crowd) -> None:
     assert len(driver.poisoned) <= MOST_DEATHS * len(crowd.poisons)
 
 
+def crowd_of(servers: int, *arrivals: Arrival, poisons: tuple[Poison, ...] = ()) -> Crowd:
+    """Requests on servers that are as fast as expected."""
+    target = Language(seed=0, vocabulary=4)
+    return Crowd(
+        target=target,
+        drafter=Guesser(target, seed=0, acceptance=0.5),
+        servers=servers,
+        arrivals=arrivals,
+        outages=(),
+        target_latencies=(10,),
+        drafter_latencies=(2,),
+        messages=(1,),
+        chunk=1000,
+        poisons=poisons,
+    )
+
+
+TEXT = Arrival(0, (1, 2), StopCriteria(30), "dsi", 1)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+@pytest.mark.parametrize("servers", [1, 2, 3, 5])
+def test_poison_in_a_crowd_costs_three_servers(servers: int, *, hangs: bool) -> None:
+    poison = Poison(4, 10, Role.TARGET, 20, hangs)
+    crowd = crowd_of(servers, *[TEXT] * 9, poisons=(poison,))
+    driver = crowd.driver()
+    served = driver()
+    assert served["4"].error == CONVICTED
+    assert len(served["4"].tokens) == 10 - len(TEXT.prompt)
+    assert len(driver.poisoned) == MOST_DEATHS
+
+
+@given(
+    st.integers(1, 5),
+    st.sampled_from(["dsi", "non-si"]),
+    st.lists(st.integers(0, 100), min_size=1, max_size=2),
+)
+def test_the_loss_of_all_servers_at_once_fails_nobody(
+    servers: int, algorithm: str, times: list[int]
+) -> None:
+    """A node takes all its servers with it: that is one accident."""
+    text = replace(TEXT, algorithm=algorithm, sp_degree=4)
+    outages = tuple(Outage(i, time, 30) for time in times for i in range(servers))
+    crowd = replace(crowd_of(servers, text, text), outages=outages)
+    for request, served in crowd.driver()().items():
+        assert served.tokens == crowd.expected(request)
