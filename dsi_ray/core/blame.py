@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from dsi_ray.core.messages import ServerId
+
 MOST_DEATHS = 3
 """Servers that may die, one after another, over a request that does not get on meanwhile."""
 
@@ -11,24 +13,32 @@ CONVICTED = f"{MOST_DEATHS} servers died, one after another, while they computed
 
 @dataclass(slots=True)
 class Blame:
-    """The servers that died while they computed one request.
+    """The servers that died, or hung, while they computed one request.
 
     Of those that a server computes together any may be why it died. From then on each is computed
-    alone until it gets on, so that a further death is blamed on nobody else.
+    alone until it gets on. What was computed before may still be why the next one dies: so the
+    last time a request gets a server that has computed nothing yet, and only that convicts it.
 
     Attributes:
         targets: Target servers, since the last commit.
-        drafters: Drafters, since the beginning: that can only cost the drafts.
+        drafters: Drafters, since the beginning: they can only cost the drafts.
+        cell: The server that has computed nothing but this request.
     """
 
     targets: int = 0
     drafters: int = 0
+    cell: ServerId | None = None
     _last: float = -math.inf
 
     @property
     def suspected(self) -> bool:
         """Whether it is to be computed alone."""
         return self.targets > 0
+
+    @property
+    def needs_cell(self) -> bool:
+        """Whether it is to be computed where nothing else was."""
+        return self.targets == MOST_DEATHS - 1
 
     @property
     def convicted(self) -> bool:
@@ -40,17 +50,20 @@ class Blame:
         """Whether it may use drafters."""
         return self.drafters < MOST_DEATHS
 
-    def accuse(self, now: float, *, alone: bool) -> None:
-        """A target server was lost.
+    def accuse(self, server: ServerId, now: float, *, alone: bool) -> None:
+        """A target server died, or hangs.
 
         Args:
+            server: Which one.
             now: When, on any clock. What is lost at one moment is one accident, such as a node's.
-            alone: Whether it died, and computed nothing else.
+            alone: Whether the server was there for nothing else.
         """
-        if not self.suspected or (alone and now > self._last):
+        counts = alone and now > self._last and (not self.needs_cell or server == self.cell)
+        if counts or not self.suspected:
             self.targets += 1
             self._last = now
 
     def clear(self) -> None:
         """It got on: a token was committed."""
         self.targets = 0
+        self.cell = None

@@ -54,8 +54,10 @@ class Group:
         self._now = 0.0
         """When it was last asked for servers that are overdue."""
         self._members: dict[str, Member] = {}
-        self._cells: dict[str, ServerId] = {}
-        """Who gets which server to itself as soon as nobody else's work is left there."""
+        self._away: set[ServerId] = set()
+        """Target servers that were lost, or given up, and are not back."""
+        self._fresh: set[ServerId] = set()
+        """Those that are back and have computed nothing since."""
         self._of_task: dict[int, tuple[Member, ServerId]] = {}
         self._task_ids = itertools.count()
 
@@ -124,7 +126,8 @@ class Group:
             commands = member.decoder.handle(news)
             said += self._note(member, commands)
             if member.blame.suspected and any(map(_goes_on, commands)):
-                said += self._clear(member)
+                member.blame.clear()
+                self.pool.mingle(request)
             said += self._leave_shared(member)
             said += self._settle(member)
         return said + self._grow() if suspects else said
@@ -144,15 +147,11 @@ class Group:
         lost = [task for task, (_, where) in self._of_task.items() if where == server]
         aboard = self._aboard(server)
         was_used = self.pool.serves(server) or server in self._drafters
-        if server.role is Role.TARGET:
-            self.pool.lose(server)
-        elif was_used:
-            self._drafters.remove(server)
-        self._cells = {request: cell for request, cell in self._cells.items() if cell != server}
+        users = self._give_up(server)
         for member in self._members.values():
             member.known.discard(server)
             member.decoder.lose(server)
-        said = self._blame(server, aboard, died=True) if was_used else []
+        said = self._blame(server, aboard, users) if was_used else []
         return said + self.handle(map(self._end, lost)) + self._rescue()
 
     def _end(self, task: int) -> Ended:
@@ -180,29 +179,30 @@ class Group:
         """A server may hang: others do its work until it is restored or lost.
 
         What it still reports counts. The last target server is not given up: there is no other.
-        Nor is one that computes only what may be why: that would hang others as well.
+        Nor is one that computes nothing but what may be why: that would hang others as well.
         """
-        said: list[Said] = []
-        aboard = self._aboard(server)
-        if server in self._drafters:
-            self._drafters.remove(server)
-            for member in self._going_on():
-                if server in member.decoder.drafting.servers:
-                    said += self._note(member, member.decoder.drop_drafter(server))
-            said += self._blame(server, aboard, died=False)
-        elif self.pool.serves(server) and self.pool.size > 1 and not _is_one_suspect(aboard):
-            users = self.pool.lose(server)
-            said += self._blame(server, aboard, died=False)
-            for member in map(self._members.__getitem__, users):
-                if self._cells.pop(member.job.id, None) is None:
-                    said += self._note(member, member.decoder.drop_target(server))
-            said += self._rescue()
-        return said
+        if server.role is Role.TARGET:
+            given_up = self.pool.serves(server) and self.pool.size > 1 and not self._is_cell(server)
+        else:
+            given_up = server in self._drafters
+        if not given_up:
+            return []
+        users = self._give_up(server)
+        said = self._blame(server, self._aboard(server), users)
+        for member in self._going_on():
+            if member.job.id in users:
+                said += self._note(member, member.decoder.drop_target(server))
+            elif server in member.decoder.drafting.servers:
+                said += self._note(member, member.decoder.drop_drafter(server))
+        return said + self._rescue()
 
     def restore(self, server: ServerId) -> list[Said]:
         """A server is back, or new."""
         if server.role is Role.TARGET:
             self.pool.restore(server)
+            if server in self._away and not self._aboard(server):
+                self._fresh.add(server)
+            self._away.discard(server)
             return self._grow()
         self._drafters = sorted({*self._drafters, server})
         said: list[Said] = []
@@ -226,14 +226,26 @@ class Group:
         aboard = (member for member, where in self._of_task.values() if where == server)
         return list(dict.fromkeys(aboard))
 
-    def _blame(self, server: ServerId, aboard: list[Member], *, died: bool) -> list[Said]:
-        """Any of those that a server computed may be why it died, or hangs."""
+    def _give_up(self, server: ServerId) -> list[str]:
+        """Uses a server no more until it is back; returns the requests that had a target server."""
+        if server.role is Role.DRAFTER:
+            self._drafters = [drafter for drafter in self._drafters if drafter != server]
+            return []
+        self._away.add(server)
+        self._fresh.discard(server)
+        return self.pool.lose(server)
+
+    def _is_cell(self, server: ServerId) -> bool:
+        return any(member.blame.cell == server for member in self._going_on())
+
+    def _blame(self, server: ServerId, aboard: list[Member], users: list[str]) -> list[Said]:
+        """Any of those that a server computed for its users may be why it died, or hangs."""
         said: list[Said] = []
         for member in [member for member in aboard if not member.decoder.over]:
             if server.role is Role.DRAFTER:
                 said += self._blame_drafts(member)
                 continue
-            member.blame.accuse(self._now, alone=died and len(aboard) == 1)
+            member.blame.accuse(server, self._now, alone=users == [member.job.id])
             for shared in self.pool.isolate(member.job.id):
                 said += self._take(member, shared)
         return said
@@ -246,32 +258,22 @@ class Group:
             said += self._note(member, member.decoder.drop_drafter(drafter))
         return said
 
-    def _clear(self, member: Member) -> list[Said]:
-        """A request got on: it is not what kills servers."""
-        member.blame.clear()
-        self.pool.mingle(member.job.id)
-        cell = self._cells.pop(member.job.id, None)
-        return [] if cell is None else self._note(member, member.decoder.add_target(cell))
-
     def _quarantine(self) -> list[Said]:
-        """Gives each suspect a server to itself, where others' work has to end first.
+        """Gives suspects servers to themselves.
 
-        Those over which fewest servers died come first.
+        Who needs one that has computed nothing waits until one is back, and comes first then.
         """
         said: list[Said] = []
         waiting = [self._members[request] for request in self.pool.waiting]
-        for member in sorted(waiting, key=lambda member: member.blame.targets):
-            if (cell := self.pool.confine(member.job.id)) is None:
-                break
-            server, users = cell
-            self._cells[member.job.id] = server
+        for member in sorted(waiting, key=lambda member: not member.blame.needs_cell):
+            only = self._fresh if member.blame.needs_cell and self._away | self._fresh else None
+            if (place := self.pool.confine(member.job.id, only)) is None:
+                continue
+            server, users = place
+            member.blame.cell = server if server in self._fresh else None
             for user in users:
                 said += self._take(self._members[user], server)
-        for request, server in list(self._cells.items()):
-            member = self._members[request]
-            if self._aboard(server) in ([], [member]):
-                del self._cells[request]
-                said += self._note(member, member.decoder.add_target(server))
+            said += self._note(member, member.decoder.add_target(server))
         return said
 
     def _note(self, member: Member, commands: Sequence[Command]) -> list[Said]:
@@ -279,6 +281,7 @@ class Group:
         for command in commands:
             if isinstance(command, Start):
                 self._of_task[command.task.id] = member, command.task.server
+                self._fresh.discard(command.task.server)
                 member.known.add(command.task.server)
         return [(member, command) for command in commands]
 
@@ -322,7 +325,6 @@ class Group:
         said: list[Said] = []
         if member.job.id in self.pool:
             self.pool.release(member.job.id)
-            self._cells.pop(member.job.id, None)
             said = self._grow()
         if member.decoder.idle and member.job.id in self._members:
             del self._members[member.job.id]
@@ -345,7 +347,3 @@ class Group:
 
 def _goes_on(command: Command) -> bool:
     return isinstance(command, Emit) and command.finish is None
-
-
-def _is_one_suspect(aboard: list[Member]) -> bool:
-    return len(aboard) == 1 and aboard[0].blame.suspected and not aboard[0].decoder.over

@@ -5,7 +5,7 @@ With more requests than servers each has one, and a server computes its requests
 A request that may be what kills servers is isolated: it shares its servers with nobody.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dsi_ray.core.messages import ServerId
 
@@ -79,7 +79,11 @@ class TargetPool:
     def donors(self, most: int) -> list[str]:
         """Who has to give up a server, once for each, so that a new request gets its share."""
         share = min(most, self.share(len(self._held) + 1))
-        have = {request: len(servers) for request, servers in self._held.items()}
+        # Only what is its own helps another.
+        have = {
+            request: min(len(servers), len(self.own(request)) + 1)
+            for request, servers in self._held.items()
+        }
         donors: list[str] = []
         for _ in range(share - len(self._free())):
             richest = max(have, key=lambda request: have[request], default=None)
@@ -138,13 +142,18 @@ class TargetPool:
         """Lets a request share its servers again."""
         self._isolated.discard(request)
 
-    def confine(self, request: str) -> tuple[ServerId, list[str]] | None:
+    def confine(
+        self, request: str, only: Collection[ServerId] | None = None
+    ) -> tuple[ServerId, list[str]] | None:
         """Gives an isolated request without servers one, from which its users are to be taken.
 
         They go one at a time: unless a server is free it waits while another is on its own.
+        ``only``: One of these, if it is free; None is any.
         """
-        alone = any(self._held[other] for other in self._isolated)
-        for server in self._free()[:1] or ([] if alone else self._least_used()):
+        places = [server for server in self._free() if only is None or server in only][:1]
+        if not places and only is None and not any(self._held[r] for r in self._isolated):
+            places = self._least_used()
+        for server in places:
             users = sorted(self._users[server])
             self._give(request, server)
             return server, users
