@@ -50,6 +50,10 @@ class Blame:
         """Whether it may use drafters."""
         return self.drafters < MOST_DEATHS
 
+    def is_tried_on(self, server: ServerId) -> bool:
+        """Whether the death of a server would convict it."""
+        return self.needs_cell and server == self.cell
+
     def accuse(self, server: ServerId, now: float, *, alone: bool) -> None:
         """A target server died, or hangs.
 
@@ -58,10 +62,12 @@ class Blame:
             now: When, on any clock. What is lost at one moment is one accident, such as a node's.
             alone: Whether the server was there for nothing else.
         """
-        counts = alone and now > self._last and (not self.needs_cell or server == self.cell)
+        counts = alone and now > self._last and (not self.needs_cell or self.is_tried_on(server))
         if counts or not self.suspected:
             self.targets += 1
             self._last = now
+        if server == self.cell:
+            self.cell = None
 
     def clear(self) -> None:
         """It got on: a token was committed."""

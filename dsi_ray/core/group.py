@@ -179,10 +179,11 @@ class Group:
         """A server may hang: others do its work until it is restored or lost.
 
         What it still reports counts. The last target server is not given up: there is no other.
-        Nor is one that computes nothing but what may be why: that would hang others as well.
+        Nor is one on which a request is tried that may be why: it would hang others as well.
         """
         if server.role is Role.TARGET:
-            given_up = self.pool.serves(server) and self.pool.size > 1 and not self._is_cell(server)
+            tried = any(member.blame.is_tried_on(server) for member in self._going_on())
+            given_up = self.pool.serves(server) and self.pool.size > 1 and not tried
         else:
             given_up = server in self._drafters
         if not given_up:
@@ -234,9 +235,6 @@ class Group:
         self._away.add(server)
         self._fresh.discard(server)
         return self.pool.lose(server)
-
-    def _is_cell(self, server: ServerId) -> bool:
-        return any(member.blame.cell == server for member in self._going_on())
 
     def _blame(self, server: ServerId, aboard: list[Member], users: list[str]) -> list[Said]:
         """Any of those that a server computed for its users may be why it died, or hangs."""
