@@ -101,6 +101,25 @@ def test_poison_in_a_crowd_costs_three_servers(servers: int, *, hangs: bool) -> 
     assert served["4"].error == CONVICTED
     assert len(served["4"].tokens) == 10 - len(TEXT.prompt)
     assert len(driver.poisoned) == MOST_DEATHS
+    # Who got on shares again: the others end within the time of two texts.
+    ends = [served[request].last for request in innocent(crowd, driver)]
+    assert max(ends) - min(ends) < 20 * TEXT.criteria.max_tokens
+
+
+def test_a_server_may_still_hang_for_another_request() -> None:
+    """Poison was moved off the server on which an innocent one was to be tried, and hung it."""
+    texts = [(0, 1, "dsi"), (102, 2, "dsi"), (14, 7, "non-si"), (11, 2, "dsi"), (1, 1, "dsi")]
+    arrivals = [Arrival(at, (1, 1), StopCriteria(most), name, 1) for at, most, name in texts]
+    crowd = replace(
+        crowd_of(2, *arrivals, poisons=(Poison(2, 1, Role.TARGET, 13, hangs=True),)),
+        outages=(Outage(0, 46, 179),),
+        target_latencies=(11,),
+        drafter_latencies=(8,),
+        messages=(10,),
+        chunk=1,
+    )
+    served = crowd.driver()()
+    assert [request for request in served if served[request].error] == ["2"]
 
 
 @given(
