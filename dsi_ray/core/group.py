@@ -4,13 +4,14 @@ Events of servers in, commands out. The coordinator drives it over Ray, experime
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
-from dsi_ray.core.commit import StopCriteria
-from dsi_ray.core.decoders import DSI, Decoder, Request
+from dsi_ray.core.blame import CONVICTED
+from dsi_ray.core.decoders import DSI, Request
+from dsi_ray.core.member import Job, Member, Said
 from dsi_ray.core.messages import (
     Command,
+    Emit,
     Ended,
     Event,
     Output,
@@ -24,50 +25,6 @@ from dsi_ray.core.placement import least_needed
 from dsi_ray.core.planner import Pace
 from dsi_ray.core.pool import TargetPool
 from dsi_ray.core.watch import Watch, expected_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What a caller wants decoded.
-
-    Attributes:
-        id: Unique among the requests in flight.
-        prompt: At least one token id.
-        criteria: When the text ends.
-        sp_degree: Most target servers at once.
-        decoder: Makes the decoder for a request with its servers.
-        drafted: Whether it uses drafters.
-        adapts: Whether its plan follows what is measured.
-        rejection: Whether drafts are verified by rejection sampling.
-    """
-
-    id: str
-    prompt: Sequence[int]
-    criteria: StopCriteria
-    sp_degree: int
-    decoder: Callable[[Request, Pace], Decoder]
-    drafted: bool = True
-    adapts: bool = True
-    rejection: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """A request of the group.
-
-    Attributes:
-        job: As it came.
-        decoder: Decodes it.
-        known: The servers that know of it.
-    """
-
-    job: Job
-    decoder: Decoder
-    known: set[ServerId]
-
-
-Said = tuple[Member, Command]
-"""A command and whose it is."""
 
 
 class Group:
@@ -94,7 +51,13 @@ class Group:
         self.moved_tokens = 0
         self._drafters = list(drafters)
         self._watch = Watch()
+        self._now = 0.0
+        """When it was last asked for servers that are overdue."""
         self._members: dict[str, Member] = {}
+        self._away: set[ServerId] = set()
+        """Target servers that were lost, or given up, and are not back."""
+        self._fresh: set[ServerId] = set()
+        """Those that are back and have computed nothing since."""
         self._of_task: dict[int, tuple[Member, ServerId]] = {}
         self._task_ids = itertools.count()
 
@@ -135,7 +98,7 @@ class Group:
             self._task_ids,
             job.rejection,
         )
-        member = Member(job, job.decoder(request, self.pace), set())
+        member = Member(job, job.decoder(request, self.pace))
         self._members[job.id] = member
         self._adapt(member)
         start = member.decoder.start() if member.decoder.targets else []
@@ -143,6 +106,7 @@ class Group:
 
     def handle(self, events: Iterable[Event]) -> list[Said]:
         """Takes in what happened at one moment."""
+        suspects = self.pool.isolates
         by_member: dict[str, list[Event]] = {}
         for event in events:
             entry = self._of_task.get(event.task)
@@ -159,10 +123,14 @@ class Group:
         for request, news in by_member.items():
             member = self._members[request]
             self._adapt(member)
-            said += self._note(member, member.decoder.handle(news))
+            commands = member.decoder.handle(news)
+            said += self._note(member, commands)
+            if member.blame.suspected and any(map(_goes_on, commands)):
+                member.blame.clear()
+                self.pool.mingle(request)
             said += self._leave_shared(member)
             said += self._settle(member)
-        return said
+        return said + self._grow() if suspects else said
 
     def leave(self, request: str) -> list[Said]:
         """Ends a request: its client has all, or has gone. An unknown one is fine."""
@@ -172,22 +140,33 @@ class Group:
         return self._note(member, member.decoder.abandon()) + self._settle(member)
 
     def lose(self, server: ServerId) -> list[Said]:
-        """A server died: what it did is done elsewhere."""
+        """A server died: what it did is done elsewhere.
+
+        Unless that may be why: a request over which several died, one after another, fails.
+        """
         lost = [task for task, (_, where) in self._of_task.items() if where == server]
-        if server.role is Role.TARGET:
-            self.pool.lose(server)
-        elif server in self._drafters:
-            self._drafters.remove(server)
+        aboard = self._aboard(server)
+        was_used = self.pool.serves(server) or server in self._drafters
+        users = self._give_up(server)
         for member in self._members.values():
             member.known.discard(server)
             member.decoder.lose(server)
-        return self.handle([Ended(task, Reason.LOST) for task in lost]) + self._rescue()
+        said = self._blame(server, aboard, users) if was_used else []
+        return said + self.handle(map(self._end, lost)) + self._rescue()
+
+    def _end(self, task: int) -> Ended:
+        """How a task ends whose server died."""
+        member, _ = self._of_task[task]
+        if member.blame.convicted:
+            return Ended(task, Reason.FAILED, CONVICTED)
+        return Ended(task, Reason.LOST)
 
     def overdue(self, now: float) -> dict[ServerId, float]:
         """Servers whose news is overdue, and how long they were given for it, in seconds.
 
         To be asked now and then; ``now`` is in seconds, on any clock.
         """
+        self._now = now
         owed: dict[ServerId, float] = {}
         for task, (member, server) in self._of_task.items():
             live = member.decoder.verifying.find(task) or member.decoder.drafting.find(task)
@@ -200,29 +179,36 @@ class Group:
         """A server may hang: others do its work until it is restored or lost.
 
         What it still reports counts. The last target server is not given up: there is no other.
+        Nor is one on which a request is tried that may be why: it would hang others as well.
         """
-        said: list[Said] = []
-        if server in self._drafters:
-            self._drafters.remove(server)
-            for member in self._going_on():
-                if server in member.decoder.drafting.servers:
-                    said += self._note(member, member.decoder.drop_drafter(server))
-        elif server.role is Role.TARGET and self.pool.size > 1:
-            for request in self.pool.lose(server):
-                member = self._members[request]
+        if server.role is Role.TARGET:
+            tried = any(member.blame.is_tried_on(server) for member in self._going_on())
+            given_up = self.pool.serves(server) and self.pool.size > 1 and not tried
+        else:
+            given_up = server in self._drafters
+        if not given_up:
+            return []
+        users = self._give_up(server)
+        said = self._blame(server, self._aboard(server), users)
+        for member in self._going_on():
+            if member.job.id in users:
                 said += self._note(member, member.decoder.drop_target(server))
-            said += self._rescue()
-        return said
+            elif server in member.decoder.drafting.servers:
+                said += self._note(member, member.decoder.drop_drafter(server))
+        return said + self._rescue()
 
     def restore(self, server: ServerId) -> list[Said]:
         """A server is back, or new."""
         if server.role is Role.TARGET:
             self.pool.restore(server)
+            if server in self._away and not self._aboard(server):
+                self._fresh.add(server)
+            self._away.discard(server)
             return self._grow()
         self._drafters = sorted({*self._drafters, server})
         said: list[Said] = []
         for member in self._going_on():
-            if member.job.drafted:
+            if member.job.drafted and member.blame.may_draft:
                 said += self._note(member, member.decoder.add_drafter(server))
         return said
 
@@ -236,11 +222,64 @@ class Group:
     def _going_on(self) -> list[Member]:
         return [member for member in self._members.values() if not member.decoder.over]
 
+    def _aboard(self, server: ServerId) -> list[Member]:
+        """The requests that have tasks on a server, also those that are over."""
+        aboard = (member for member, where in self._of_task.values() if where == server)
+        return list(dict.fromkeys(aboard))
+
+    def _give_up(self, server: ServerId) -> list[str]:
+        """Uses a server no more until it is back; returns the requests that had a target server."""
+        if server.role is Role.DRAFTER:
+            self._drafters = [drafter for drafter in self._drafters if drafter != server]
+            return []
+        self._away.add(server)
+        self._fresh.discard(server)
+        return self.pool.lose(server)
+
+    def _blame(self, server: ServerId, aboard: list[Member], users: list[str]) -> list[Said]:
+        """Any of those that a server computed for its users may be why it died, or hangs."""
+        said: list[Said] = []
+        for member in [member for member in aboard if not member.decoder.over]:
+            if server.role is Role.DRAFTER:
+                said += self._blame_drafts(member)
+                continue
+            member.blame.accuse(server, self._now, alone=users == [member.job.id])
+            for shared in self.pool.isolate(member.job.id):
+                said += self._take(member, shared)
+        return said
+
+    def _blame_drafts(self, member: Member) -> list[Said]:
+        """A drafter was lost that drafted for a request: in the end it goes on without any."""
+        said: list[Said] = []
+        member.blame.drafters += 1
+        for drafter in member.decoder.drafting.servers if not member.blame.may_draft else []:
+            said += self._note(member, member.decoder.drop_drafter(drafter))
+        return said
+
+    def _quarantine(self) -> list[Said]:
+        """Gives suspects servers to themselves.
+
+        Who needs one that has computed nothing waits until one is back, and comes first then.
+        """
+        said: list[Said] = []
+        waiting = [self._members[request] for request in self.pool.waiting]
+        for member in sorted(waiting, key=lambda member: not member.blame.needs_cell):
+            only = self._fresh if member.blame.needs_cell and self._away | self._fresh else None
+            if (place := self.pool.confine(member.job.id, only)) is None:
+                continue
+            server, users = place
+            member.blame.cell = server if server in self._fresh else None
+            for user in users:
+                said += self._take(self._members[user], server)
+            said += self._note(member, member.decoder.add_target(server))
+        return said
+
     def _note(self, member: Member, commands: Sequence[Command]) -> list[Said]:
         """Remembers the tasks that are started."""
         for command in commands:
             if isinstance(command, Start):
                 self._of_task[command.task.id] = member, command.task.server
+                self._fresh.discard(command.task.server)
                 member.known.add(command.task.server)
         return [(member, command) for command in commands]
 
@@ -293,8 +332,8 @@ class Group:
         return said
 
     def _grow(self) -> list[Said]:
-        """Gives servers that nobody uses to requests that can use them."""
-        said: list[Said] = []
+        """Gives servers that nobody uses to requests that can use them, to suspects first."""
+        said = self._quarantine()
         for request, server in self.pool.grow():
             member = self._members[request]
             if member.decoder.targets:
@@ -302,3 +341,7 @@ class Group:
                 self.moved_tokens += len(member.decoder.tree.tokens)
             said += self._note(member, member.decoder.add_target(server))
         return said
+
+
+def _goes_on(command: Command) -> bool:
+    return isinstance(command, Emit) and command.finish is None

@@ -16,7 +16,7 @@ from dsi_ray.core.batch import Part
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, Decoder, Request
 from dsi_ray.core.expected import ForwardCost
-from dsi_ray.core.group import Job, Said
+from dsi_ray.core.member import Job, Said
 from dsi_ray.core.messages import Release, Role, ServerId
 from dsi_ray.core.planner import Pace
 from dsi_ray.experiments.virtual_group import VirtualGroup

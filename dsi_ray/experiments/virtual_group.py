@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dsi_ray.core.group import Group, Job, Said
+from dsi_ray.core.group import Group
+from dsi_ray.core.member import Job, Said
 from dsi_ray.core.messages import Emit, Event, Fail, Release, Role, ServerId
 from dsi_ray.core.planner import Pace
 from dsi_ray.experiments.virtual_time import VirtualModel, VirtualServers

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from dsi_ray.core.group import Member
+from dsi_ray.core.member import Member
 from dsi_ray.core.messages import Emit, FinishReason
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.request import Generation, RequestStats, TokenChunk, histogram

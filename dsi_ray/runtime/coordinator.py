@@ -11,7 +11,8 @@ import ray
 from ray.util.placement_group import PlacementGroup
 
 from dsi_ray.config import EngineConfig
-from dsi_ray.core.group import Group, Said
+from dsi_ray.core.group import Group
+from dsi_ray.core.member import Said
 from dsi_ray.core.messages import (
     Cancel,
     Emit,

@@ -3,7 +3,7 @@
 from dsi_ray.config import Algorithm
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Request
-from dsi_ray.core.group import Job
+from dsi_ray.core.member import Job
 from dsi_ray.core.planner import Pace
 from dsi_ray.runtime.request import Generation
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import ray
 
-from dsi_ray.core.group import Group, Said
+from dsi_ray.core.group import Group
+from dsi_ray.core.member import Said
 from dsi_ray.core.messages import ServerId
 from dsi_ray.runtime.servers import Background, Server
 

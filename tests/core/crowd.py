@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from dsi_ray.core.batch import ServerBatch
+from dsi_ray.core.batch import Part, ServerBatch
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Request
 from dsi_ray.core.expected import ForwardCost
-from dsi_ray.core.group import Job
+from dsi_ray.core.member import Job
 from dsi_ray.core.messages import Event, Role, ServerId
 from dsi_ray.core.planner import Pace
 from dsi_ray.experiments.virtual_group import VirtualGroup
@@ -44,11 +44,26 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class Poison:
+    """What a request does to the servers of a role that compute ``depth`` tokens of it.
+
+    They die, and are back after ``length``; or hang until they are killed.
+    """
+
+    request: int
+    depth: int
+    role: Role
+    length: int
+    hangs: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Crowd:
     """All that happens to one group.
 
     Attributes:
         outages: By index: the target servers come first, then the drafter.
+        poisons: Of some requests, by index.
     """
 
     target: Language
@@ -60,6 +75,7 @@ class Crowd:
     drafter_latencies: Durations
     messages: Durations
     chunk: int
+    poisons: tuple[Poison, ...] = ()
 
     def expected(self, request: str) -> list[int]:
         """What the target alone decodes."""
@@ -76,7 +92,8 @@ class Crowd:
         models[drafter] = GuesserModel(self.drafter, latency(self.drafter_latencies))
         messages = itertools.cycle(self.messages)
         pace = Pace(10, 2, 1, cost=ForwardCost(((1, 10), (4, 11), (16, 30))))
-        driver = CrowdDriver(models, pace, lambda: next(messages), self.chunk)
+        poisons = {str(p.request % len(self.arrivals)): p for p in self.poisons}
+        driver = CrowdDriver(models, pace, lambda: next(messages), self.chunk, poisons)
         for index, arrival in enumerate(self.arrivals):
             driver.arrive(arrival.time, job(str(index), arrival))
             if arrival.leaves is not None:
@@ -94,6 +111,7 @@ class CrowdDriver(VirtualGroup):
     Attributes:
         left: The requests whose clients went away.
         suspected: How often a server was suspected.
+        poisoned: The servers that a request has killed or hung, each as often as that.
     """
 
     def __init__(
@@ -102,16 +120,19 @@ class CrowdDriver(VirtualGroup):
         pace: Pace,
         message: Callable[[], float],
         chunk: int,
+        poisons: dict[str, Poison],
     ) -> None:
         super().__init__(models, pace, message, chunk)
         self._chunk = chunk
+        self._poisons = poisons
+        self.poisoned: list[ServerId] = []
         self.left: set[str] = set()
         self.suspected = 0
         self._dead: set[ServerId] = set()
         self._hanging: set[ServerId] = set()
         self._doubted: set[ServerId] = set()
         self._moments = 0
-        self._at(_CHECK, self._check)
+        self._at(CHECK, self._check)
 
     def _handle(self, events: list[Event]) -> None:
         self._moments += 1
@@ -162,15 +183,27 @@ class CrowdDriver(VirtualGroup):
         if where not in self._hanging:
             super()._work(where)
 
+    def _finish(self, where: ServerId, parts: list[Part], seconds: float) -> list[Event]:
+        for part in parts:
+            poison = self._poisons.get(part.request)
+            if poison and poison.role is where.role and part.end >= poison.depth:
+                self.poisoned.append(where)
+                if poison.hangs:
+                    self._hanging.add(where)
+                else:
+                    self._die(where, self._now + poison.length)
+                return []
+        return super()._finish(where, parts, seconds)
+
     def _check(self) -> None:
         for server in self.group.overdue(self._now):
             self._obey(self.group.suspect(server))
             if server not in self._doubted:
                 self.suspected += 1
                 self._doubted.add(server)
-                self._at(self._now + _CHECK, lambda server=server: self._doubt(server, 1))
-        if self._heap:
-            self._at(self._now + _CHECK, self._check)
+                self._at(self._now + CHECK, lambda server=server: self._doubt(server, 1))
+        if self._heap or self.group.tasks:
+            self._at(self._now + CHECK, self._check)
 
     def _doubt(self, server: ServerId, checks: int) -> None:
         """Waits for a suspected server; in the end another takes its place."""
@@ -181,29 +214,30 @@ class CrowdDriver(VirtualGroup):
             self._obey(self.group.restore(server))
         elif checks == _MOST_CHECKS:
             self._doubted.discard(server)
-            self.out(self._now, self._now + _CHECK, server)
+            self.out(self._now, self._now + CHECK, server)
         else:
-            self._at(self._now + _CHECK, lambda: self._doubt(server, checks + 1))
+            self._at(self._now + CHECK, lambda: self._doubt(server, checks + 1))
 
     def out(self, begin: float, end: float, server: ServerId) -> None:
         """Lets a server be dead for a while."""
+        self._at(begin, lambda: self._die(server, end))
 
-        def die() -> None:
-            if server not in self._dead:
-                self._dead.add(server)
-                self._hanging.discard(server)
-                # All that it had, and was sent, is lost.
-                self._servers[server] = replace(
-                    self._servers[server], batch=ServerBatch(self._chunk), held={}, computing=None
-                )
-                self._obey(self.group.lose(server))
-                self._at(end, come_back)
+    def _die(self, server: ServerId, end: float) -> None:
+        if server in self._dead:
+            return
 
         def come_back() -> None:
             self._dead.discard(server)
             self._obey(self.group.restore(server))
 
-        self._at(begin, die)
+        self._dead.add(server)
+        self._hanging.discard(server)
+        # All that it had, and was sent, is lost.
+        self._servers[server] = replace(
+            self._servers[server], batch=ServerBatch(self._chunk), held={}, computing=None
+        )
+        self._obey(self.group.lose(server))
+        self._at(end, come_back)
 
 
 def job(name: str, arrival: Arrival) -> Job:
@@ -229,7 +263,7 @@ def job(name: str, arrival: Arrival) -> Job:
     )
 
 
-_CHECK = 7
+CHECK = 7
 """Between two looks for servers that hang."""
 
 _MOST_CHECKS = 20

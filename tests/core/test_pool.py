@@ -116,6 +116,34 @@ def test_who_lost_the_last_server_gets_one_of_a_rich_request(pool: TargetPool) -
     assert pool.held("a") == SERVERS[2:]
 
 
+def test_who_shares_all_its_servers_gives_up_none(pool: TargetPool) -> None:
+    for request in "abcdefg":
+        admit(pool, request, 1)
+    for request in "be":
+        pool.release(request)
+    assert pool.grow() == [("a", SERVERS[1])]
+    pool.take("g", SERVERS[0])
+    assert pool.grow() == [("g", SERVERS[1])]
+    assert pool.shared("a") == SERVERS[:2]
+    assert pool.donors(1) == []
+
+
+def test_an_isolated_request_shares_with_nobody(pool: TargetPool) -> None:
+    for request in "abcd":
+        admit(pool, request, 1)
+    assert pool.isolate("a") == SERVERS[:1]
+    assert pool.isolate("d") == SERVERS[:1]
+    for request in "ad":
+        pool.take(request, SERVERS[0])
+    assert pool.waiting == ["a", "d"]
+    assert pool.confine("a") == (SERVERS[0], [])
+    assert pool.confine("d") is None
+    assert admit(pool, "e", 1) == SERVERS[1:2]
+    pool.mingle("a")
+    assert pool.confine("d", only=SERVERS) is None
+    assert pool.confine("d") == (SERVERS[0], ["a"])
+
+
 @given(
     st.integers(1, 5),
     st.lists(

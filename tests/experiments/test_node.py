@@ -7,7 +7,7 @@ import pytest
 from dsi_ray.config import Simulation
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import NonSI
-from dsi_ray.core.group import Job
+from dsi_ray.core.member import Job
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.core.planner import Pace
 from dsi_ray.experiments.batched import serve_batched

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dsi_ray.config import Algorithm
 from dsi_ray.core.decoders import Decoder
-from dsi_ray.core.group import Member
+from dsi_ray.core.member import Member
 from dsi_ray.core.messages import Command, Emit, Event, Fail, Role, ServerId
 from dsi_ray.models.base import Sampling
 from dsi_ray.params import SamplingParams

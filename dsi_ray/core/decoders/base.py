@@ -26,9 +26,6 @@ from dsi_ray.core.messages import (
 )
 from dsi_ray.core.tree import Node, TokenTree
 
-_MOST_LOSSES = 3
-"""Target servers that may die one after another while a request does not get on: it may be why."""
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -97,8 +94,6 @@ class Decoder(ABC):
         self.counts = Counts()
         self._filling: dict[int, ServerId] = {}
         """Prefills on target servers that may be used once they have ended."""
-        self._losses = 0
-        """Losses of a target server since the last commit."""
 
     @property
     def targets(self) -> list[ServerId]:
@@ -117,7 +112,6 @@ class Decoder(ABC):
     def handle(self, events: Sequence[Event]) -> list[Command]:
         """Takes in what happened at one moment; returns what to do, most urgent first."""
         failures = [error for event in events if (error := self._apply(event)) is not None]
-        self._losses += any(_loses_target(event) for event in events)
         if self.over:
             return []
         if failures:
@@ -125,10 +119,6 @@ class Decoder(ABC):
         news = self._commit()
         if self.finish is not None:
             return [news, *self.abandon()]
-        if news.tokens:
-            self._losses = 0
-        if self._losses == _MOST_LOSSES:
-            return [Fail(f"{_MOST_LOSSES} target servers died over it"), *self.abandon()]
         commands = self._go_on()
         if news.tokens:
             commands.append(news)
@@ -296,10 +286,6 @@ class Decoder(ABC):
             for live in self.verifying
             if live.displaced is None and not live.task.is_prefill and not live.useful
         ]
-
-
-def _loses_target(event: Event) -> bool:
-    return isinstance(event, Ended) and event.reason is Reason.LOST
 
 
 def _cancel(board: TaskBoard, live: LiveTask) -> Cancel:
