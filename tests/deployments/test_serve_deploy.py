@@ -46,7 +46,8 @@ def dashboard(starts_ray: None) -> Iterator[httpx.Client]:
     command = [str(BIN / "ray"), "start", "--head", "--block", *NODE]
     with subprocess.Popen(
         [*command, *(f"--{name}={value}" for name, value in ports.items())],
-        env={**os.environ, "RAY_ADDRESS": ""},
+        # Without a hub it would look for the models for minutes before it asks for devices.
+        env={**os.environ, "RAY_ADDRESS": "", "HF_HUB_OFFLINE": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from dsi_ray.runtime.groups import Groups
 from dsi_ray.runtime.keeper import Keeper
 from dsi_ray.runtime.request import Chunk
 from dsi_ray.runtime.roster import Roster
+from tests.cli.conftest import descendants
 
 GROUPS = 2
 LONG = SamplingParams(max_tokens=100)
@@ -52,10 +55,23 @@ def engine(others: int) -> Iterator[Engine]:
     assert placement_groups() == others
 
 
+def actors() -> Counter[str]:
+    """The processes of actors that this session's Ray runs, by what they call themselves."""
+    titles = (Path(f"/proc/{pid}/cmdline") for pid in descendants(os.getpid()))
+    # While a method runs, its name follows after a dot.
+    names = [file.read_text().strip("\0").partition(".")[0] for file in titles if file.exists()]
+    return Counter(name for name in names if name in ("ray::Coordinator", "ray::ModelServer"))
+
+
 @pytest.fixture(autouse=True)
 def _nothing_left_over(engine: Engine, others: int) -> Iterator[None]:
-    """The devices of lost groups are free, and no request counts as work to be done."""
+    """Lost groups leave no actor and no device behind, and no request as work to be done."""
+    before = actors()
     yield
+    deadline = time.monotonic() + DEADLINE_S
+    while (after := actors()) != before:
+        assert time.monotonic() < deadline, (before, after)
+        time.sleep(0.1)
     assert placement_groups() == others + GROUPS
     assert engine._groups._router._load == [0] * GROUPS
 
