@@ -1,0 +1,119 @@
+"""Servers on two nodes: is DSI never slower when messages take milliseconds?
+
+The study runs a driver for each delay, inside the first node's network namespace: this module as a
+script, which prints a row of JSON a line.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from dsi_ray.config import Algorithm, EngineConfig, ModelConfig, Simulation
+from dsi_ray.experiments.netns import HOSTS, round_trip
+from dsi_ray.experiments.online import dsi, measure
+from dsi_ray.experiments.pair import Pair
+from dsi_ray.experiments.ray_nodes import ADDRESS, LABEL, SIDES, two_nodes
+from dsi_ray.runtime.cluster import connect
+from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.request import Decoding
+
+TARGET_MS = 30.0
+DRAFTERS = ((3.0, 0.9), (10.0, 0.3), (30.0, 0.0))
+"""Milliseconds and acceptance rates: a good one, a poor one and a useless one."""
+
+SP_DEGREES = (1, 3)
+LAYOUTS = ("apart", "spread")
+"""The drafter, and the coordinator with it, on one node and all target servers on the other; or
+all servers over both."""
+
+ROWS = len(DRAFTERS) * (len(SP_DEGREES) + 1)
+"""Of a delay: all target servers of a spread group are in use."""
+
+
+def study(
+    delays_ms: Sequence[float],
+    texts: int,
+    tokens: int,
+    seed: int = 0,
+    step: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Rows for each delay, drafter, layout and SP degree; calls ``step`` after each.
+
+    Args:
+        delays_ms: What the network adds to a packet, either way.
+        texts: Of a row.
+        tokens: In each text.
+        seed: Of the acceptance traces.
+        step: For a progress bar.
+
+    Raises:
+        ConfigError: There can be no network namespaces here.
+        EngineError: A run failed.
+    """
+    rows: list[dict[str, Any]] = []
+    with two_nodes() as link:
+        for delay_ms in delays_ms:
+            link.delay(delay_ms / 1000)
+            arguments = map(str, (texts, tokens, seed))
+            driver = [sys.executable, "-m", "dsi_ray.experiments.nodes", *arguments]
+            with link.start(0, driver, stdout=subprocess.PIPE) as process:
+                for line in process.stdout or ():
+                    rows.append({"delay_ms": delay_ms, **json.loads(line)})
+                    step()
+            if process.returncode:
+                raise EngineError(f"the run with a delay of {delay_ms:g} ms failed")
+    return rows
+
+
+def measure_rows(texts: int, tokens: int, seed: int) -> Iterator[dict[str, Any]]:
+    """The rows of the delay that there is now. It must run on the near node."""
+    round_trip_ms = round_trip(HOSTS[1]) * 1000
+    connect(ADDRESS)
+    for drafter_ms, acceptance in DRAFTERS:
+        pair = Pair.of(TARGET_MS, drafter_ms, acceptance, tokens, seed)
+        for layout in LAYOUTS:
+            with Engine(_config(pair, layout)) as engine:
+                message_ms = asyncio.run(engine.status())["groups"][0]["message_ms"]
+                non_si = measure(engine, pair, Decoding(Algorithm.NON_SI), texts)
+                for sp_degree in SP_DEGREES if layout == "apart" else SP_DEGREES[-1:]:
+                    measured = measure(engine, pair, dsi(sp_degree), texts)
+                    yield {
+                        "round_trip_ms": round_trip_ms,
+                        "message_ms": message_ms,
+                        "drafter_ms": drafter_ms,
+                        "acceptance": acceptance,
+                        "layout": layout,
+                        "sp_degree": sp_degree,
+                        "non_si_tokens_per_second": tokens / non_si.mean,
+                        "dsi_tokens_per_second": tokens / measured.mean,
+                        "dsi_over_non_si": non_si.mean / measured.mean,
+                        "messages_per_token": measured.messages_per_token,
+                    }
+
+
+def _config(pair: Pair, layout: str) -> EngineConfig:
+    def model(simulation: Simulation, side: str) -> ModelConfig:
+        labels = {LABEL: side} if layout == "apart" else {}
+        return ModelConfig(model="simulated", simulation=simulation, labels=labels)
+
+    return EngineConfig(
+        target=model(pair.target, SIDES[1]),
+        drafters=(model(pair.drafter, SIDES[0]),),
+        sp_degree=max(SP_DEGREES),
+        placement_strategy="SPREAD",
+        address=ADDRESS,
+    )
+
+
+def main() -> None:
+    """Prints the rows."""
+    for row in measure_rows(*map(int, sys.argv[1:])):
+        print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
