@@ -96,13 +96,15 @@ async def measure_pace(servers: dict[ServerId, Server]) -> Pace:
         for role in Role
     }
     target = statistics.median(single[Role.TARGET])
-    latencies = [await server.latency() for server in servers.values()]
+    # One after another: none waits for an answer to another.
+    messages = [await server.latency() for server in servers.values()]
     cost = ForwardCost(tuple(measured[ServerId(Role.TARGET, 0)]))
     return Pace(
         target,
         min(single[Role.DRAFTER], default=target),
-        statistics.median(latencies),
+        statistics.median(latency for latency, _ in messages),
         cost=cost,
+        processor=statistics.median(work for _, work in messages),
     )
 
 
