@@ -56,7 +56,7 @@ _JITTER_COLUMNS: Columns = {
     "adaptive/\nbest": ("adaptive_over_best", ".3f"),
 }
 _CHAOS_COLUMNS: Columns = {
-    "servers": ("servers", "s"),
+    "server": ("server", "s"),
     "requests": ("requests", "d"),
     "times": ("disturbances", "d"),
     "restarts": ("restarts", "d"),
@@ -257,17 +257,22 @@ def chaos(
     seed: Annotated[int, typer.Option(help="Chooses the servers.")] = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Kill, and stop, random servers under load on Ray: no request may notice."""
+    """Kill, and stop, random servers and nodes under load on Ray: no request may notice."""
     from dsi_ray.config import EngineConfig
     from dsi_ray.experiments.chaos import study
 
     config = EngineConfig.model_validate(
-        {"target": target, "drafters": [drafter], "sp_degree": sp_degree}
+        {
+            "target": target,
+            "drafters": [drafter],
+            "sp_degree": sp_degree,
+            "placement_strategy": "SPREAD",
+        }
     )
     check_outputs(None, json_file)
     rows = with_progress(
         "Decoding",
-        3 * requests,
+        4 * requests,
         lambda step: study(config, requests, tokens, concurrency, every_s, hang_s, seed, step),
     )
     if json_file != STDOUT:
