@@ -64,7 +64,19 @@ _CHAOS_COLUMNS: Columns = {
     "differing\ntexts": ("differing", "d"),
     "s": ("seconds", ".1f"),
 }
-
+_NODES_COLUMNS: Columns = {
+    "added\nms": ("delay_ms", "g"),
+    "message\nms": ("message_ms", ".1f"),
+    "drafter\nms": ("drafter_ms", "g"),
+    "acceptance": ("acceptance", ".0%"),
+    "servers": ("layout", "s"),
+    "SP": ("sp_degree", "d"),
+    "non-SI\ntokens/s": ("non_si_tokens_per_second", ".1f"),
+    "DSI\ntokens/s": ("dsi_tokens_per_second", ".1f"),
+    "DSI/\nnon-SI": ("dsi_over_non_si", ".3f"),
+    "msgs/\ntoken": ("messages_per_token", ".1f"),
+    "bytes/\ntoken": ("bytes_per_token", ".0f"),
+}
 _LOAD_COLUMNS: Columns = {
     "load": ("load", ".2f"),
     "requests\n/s": ("requests_per_second", ".1f"),
@@ -277,6 +289,32 @@ def chaos(
     )
     if json_file != STDOUT:
         print_rows("What happens to a random server", rows, _CHAOS_COLUMNS)
+    write_json({"rows": rows}, json_file)
+
+
+@app.command(cls=JsonCommand)
+def nodes(
+    added_ms: Annotated[
+        list[float], typer.Option(help="What the network adds to a packet; may be repeated.", min=0)
+    ] = [0.0, 2.0, 10.0],  # noqa: B006
+    traces: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 10,
+    tokens: Annotated[int, typer.Option(help="Tokens of a text.", min=1)] = 50,
+    out: Out = None,
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Two Ray nodes with a slow network between them; needs root, for network namespaces."""
+    from dsi_ray.experiments import nodes as experiment
+
+    check_outputs(out, json_file)
+    rows = with_progress(
+        "Decoding",
+        len(added_ms) * len(experiment.DRAFTERS) * experiment.ROWS,
+        lambda step: experiment.study(added_ms, traces, tokens, seed, step),
+    )
+    if json_file != STDOUT:
+        print_rows("DSI on two nodes, by what the network adds to a packet", rows, _NODES_COLUMNS)
+    save_rows(out, "nodes", rows)
     write_json({"rows": rows}, json_file)
 
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from dsi_ray.config import ConfigError
@@ -106,6 +107,16 @@ def round_trip(host: str) -> float:
             knock.connect_ex((host, _CLOSED_PORT))
         seconds.append(time.perf_counter() - started)
     return min(seconds)
+
+
+def bytes_exchanged() -> int:
+    """Bytes that left the namespace of this process so far, or came into it."""
+    total = 0
+    for line in Path("/proc/net/dev").read_text().splitlines()[2:]:
+        name, _, counts = line.partition(":")
+        received, sent = counts.split()[0:9:8]
+        total += int(received) + int(sent) if name.strip() != "lo" else 0
+    return total
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dsi_ray.config import Algorithm, EngineConfig, ModelConfig, Simulation
-from dsi_ray.experiments.netns import HOSTS, round_trip
+from dsi_ray.experiments.netns import HOSTS, bytes_exchanged, round_trip
 from dsi_ray.experiments.online import dsi, measure
 from dsi_ray.experiments.pair import Pair
 from dsi_ray.experiments.ray_nodes import ADDRESS, LABEL, SIDES, two_nodes
@@ -30,8 +30,10 @@ LAYOUTS = ("apart", "spread")
 """The drafter, and the coordinator with it, on one node and all target servers on the other; or
 all servers over both."""
 
-ROWS = len(DRAFTERS) * (len(SP_DEGREES) + 1)
-"""Of a delay: all target servers of a spread group are in use."""
+ROWS = len(SP_DEGREES) + 1
+"""Of a delay and a drafter: a spread group is only measured with all its target servers."""
+
+Drafters = Sequence[tuple[float, float]]
 
 
 def study(
@@ -40,6 +42,7 @@ def study(
     tokens: int,
     seed: int = 0,
     step: Callable[[], None] = lambda: None,
+    drafters: Drafters = DRAFTERS,
 ) -> list[dict[str, Any]]:
     """Rows for each delay, drafter, layout and SP degree; calls ``step`` after each.
 
@@ -49,6 +52,7 @@ def study(
         tokens: In each text.
         seed: Of the acceptance traces.
         step: For a progress bar.
+        drafters: Milliseconds and acceptance rates.
 
     Raises:
         ConfigError: There can be no network namespaces here.
@@ -58,8 +62,8 @@ def study(
     with two_nodes() as link:
         for delay_ms in delays_ms:
             link.delay(delay_ms / 1000)
-            arguments = map(str, (texts, tokens, seed))
-            driver = [sys.executable, "-m", "dsi_ray.experiments.nodes", *arguments]
+            size = {"texts": texts, "tokens": tokens, "seed": seed, "drafters": drafters}
+            driver = [sys.executable, "-m", "dsi_ray.experiments.nodes", json.dumps(size)]
             with link.start(0, driver, stdout=subprocess.PIPE) as process:
                 for line in process.stdout or ():
                     rows.append({"delay_ms": delay_ms, **json.loads(line)})
@@ -69,30 +73,43 @@ def study(
     return rows
 
 
-def measure_rows(texts: int, tokens: int, seed: int) -> Iterator[dict[str, Any]]:
+def measure_rows(
+    texts: int, tokens: int, seed: int, drafters: Drafters
+) -> Iterator[dict[str, Any]]:
     """The rows of the delay that there is now. It must run on the near node."""
     round_trip_ms = round_trip(HOSTS[1]) * 1000
     connect(ADDRESS)
-    for drafter_ms, acceptance in DRAFTERS:
+    for drafter_ms, acceptance in drafters:
         pair = Pair.of(TARGET_MS, drafter_ms, acceptance, tokens, seed)
         for layout in LAYOUTS:
             with Engine(_config(pair, layout)) as engine:
-                message_ms = asyncio.run(engine.status())["groups"][0]["message_ms"]
-                non_si = measure(engine, pair, Decoding(Algorithm.NON_SI), texts)
-                for sp_degree in SP_DEGREES if layout == "apart" else SP_DEGREES[-1:]:
-                    measured = measure(engine, pair, dsi(sp_degree), texts)
-                    yield {
-                        "round_trip_ms": round_trip_ms,
-                        "message_ms": message_ms,
-                        "drafter_ms": drafter_ms,
-                        "acceptance": acceptance,
-                        "layout": layout,
-                        "sp_degree": sp_degree,
-                        "non_si_tokens_per_second": tokens / non_si.mean,
-                        "dsi_tokens_per_second": tokens / measured.mean,
-                        "dsi_over_non_si": non_si.mean / measured.mean,
-                        "messages_per_token": measured.messages_per_token,
-                    }
+                # One server of a spread group may be anywhere.
+                sp_degrees = SP_DEGREES if layout == "apart" else SP_DEGREES[-1:]
+                for row in _measure(engine, pair, sp_degrees, texts):
+                    yield {"round_trip_ms": round_trip_ms, "layout": layout, **row}
+
+
+def _measure(
+    engine: Engine, pair: Pair, sp_degrees: Sequence[int], texts: int
+) -> Iterator[dict[str, Any]]:
+    (group,) = asyncio.run(engine.status())["groups"]
+    non_si = measure(engine, pair, Decoding(Algorithm.NON_SI), texts)
+    for sp_degree in sp_degrees:
+        before = bytes_exchanged()
+        measured = measure(engine, pair, dsi(sp_degree), texts)
+        # One more text warms everything up.
+        exchanged = (bytes_exchanged() - before) / ((texts + 1) * pair.tokens)
+        yield {
+            "message_ms": group["message_ms"],
+            "drafter_ms": pair.drafter.tpot_ms,
+            "acceptance": pair.drafter.acceptance_rate,
+            "sp_degree": sp_degree,
+            "non_si_tokens_per_second": pair.tokens / non_si.mean,
+            "dsi_tokens_per_second": pair.tokens / measured.mean,
+            "dsi_over_non_si": non_si.mean / measured.mean,
+            "messages_per_token": measured.messages_per_token,
+            "bytes_per_token": exchanged,
+        }
 
 
 def _config(pair: Pair, layout: str) -> EngineConfig:
@@ -111,7 +128,7 @@ def _config(pair: Pair, layout: str) -> EngineConfig:
 
 def main() -> None:
     """Prints the rows."""
-    for row in measure_rows(*map(int, sys.argv[1:])):
+    for row in measure_rows(**json.loads(sys.argv[1])):
         print(json.dumps(row), flush=True)
 
 
