@@ -9,13 +9,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from dsi_ray.config import Algorithm, EngineConfig, ModelConfig, Simulation
+from dsi_ray.config import Algorithm, EngineConfig
 from dsi_ray.experiments.netns import HOSTS, bytes_exchanged, round_trip
-from dsi_ray.experiments.online import dsi, measure
-from dsi_ray.experiments.pair import Pair
+from dsi_ray.experiments.online import dsi
+from dsi_ray.experiments.pair import Pair, prompt
 from dsi_ray.experiments.ray_nodes import ADDRESS, LABEL, SIDES, two_nodes
+from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.cluster import connect
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.errors import EngineError
@@ -27,8 +29,8 @@ DRAFTERS = ((3.0, 0.9), (10.0, 0.3), (30.0, 0.0))
 
 SP_DEGREES = (1, 3)
 LAYOUTS = ("apart", "spread")
-"""The drafter, and the coordinator with it, on one node and all target servers on the other; or
-all servers over both."""
+"""The drafter, and the coordinator with it, are on the near node. All target servers are on the far
+one, or one is near and two are far."""
 
 ROWS = len(SP_DEGREES) + 1
 """Of a delay and a drafter: a spread group is only measured with all its target servers."""
@@ -83,46 +85,74 @@ def measure_rows(
         pair = Pair.of(TARGET_MS, drafter_ms, acceptance, tokens, seed)
         for layout in LAYOUTS:
             with Engine(_config(pair, layout)) as engine:
-                # One server of a spread group may be anywhere.
+                # The only server of a request of a spread group may be either.
                 sp_degrees = SP_DEGREES if layout == "apart" else SP_DEGREES[-1:]
                 for row in _measure(engine, pair, sp_degrees, texts):
                     yield {"round_trip_ms": round_trip_ms, "layout": layout, **row}
+
+
+@dataclass(slots=True)
+class _Total:
+    """What the texts of one way to decode took."""
+
+    seconds: float = 0.0
+    messages: float = 0.0
+    bytes: int = 0
 
 
 def _measure(
     engine: Engine, pair: Pair, sp_degrees: Sequence[int], texts: int
 ) -> Iterator[dict[str, Any]]:
     (group,) = asyncio.run(engine.status())["groups"]
-    non_si = measure(engine, pair, Decoding(Algorithm.NON_SI), texts)
-    for sp_degree in sp_degrees:
-        before = bytes_exchanged()
-        measured = measure(engine, pair, dsi(sp_degree), texts)
-        # One more text warms everything up.
-        exchanged = (bytes_exchanged() - before) / ((texts + 1) * pair.tokens)
+    decodings = [Decoding(Algorithm.NON_SI), *map(dsi, sp_degrees)]
+    _decode_in_turns(engine, pair, decodings, range(texts, texts + 1))  # Warms everything up.
+    non_si, *all_dsi = _decode_in_turns(engine, pair, decodings, range(texts))
+    tokens = texts * pair.tokens
+    for sp_degree, total in zip(sp_degrees, all_dsi, strict=True):
         yield {
             "message_ms": group["message_ms"],
             "drafter_ms": pair.drafter.tpot_ms,
             "acceptance": pair.drafter.acceptance_rate,
             "sp_degree": sp_degree,
-            "non_si_tokens_per_second": pair.tokens / non_si.mean,
-            "dsi_tokens_per_second": pair.tokens / measured.mean,
-            "dsi_over_non_si": non_si.mean / measured.mean,
-            "messages_per_token": measured.messages_per_token,
-            "bytes_per_token": exchanged,
+            "non_si_tokens_per_second": tokens / non_si.seconds,
+            "dsi_tokens_per_second": tokens / total.seconds,
+            "dsi_over_non_si": non_si.seconds / total.seconds,
+            "messages_per_token": total.messages / tokens,
+            "bytes_per_token": total.bytes / tokens,
         }
 
 
-def _config(pair: Pair, layout: str) -> EngineConfig:
-    def model(simulation: Simulation, side: str) -> ModelConfig:
-        labels = {LABEL: side} if layout == "apart" else {}
-        return ModelConfig(model="simulated", simulation=simulation, labels=labels)
+def _decode_in_turns(
+    engine: Engine, pair: Pair, decodings: Sequence[Decoding], traces: range
+) -> list[_Total]:
+    """Each text in each way before the next, so that all meet the same noise."""
+    params = SamplingParams(max_tokens=pair.tokens, ignore_eos=True)
+    totals = [_Total() for _ in decodings]
+    for trace in traces:
+        for decoding, total in zip(decodings, totals, strict=True):
+            before = bytes_exchanged()
+            stats = engine.generate(prompt(trace), params, decoding).stats
+            total.seconds += stats.seconds
+            total.messages += stats.messages
+            total.bytes += bytes_exchanged() - before
+    return totals
 
-    return EngineConfig(
-        target=model(pair.target, SIDES[1]),
-        drafters=(model(pair.drafter, SIDES[0]),),
-        sp_degree=max(SP_DEGREES),
-        placement_strategy="SPREAD",
-        address=ADDRESS,
+
+def _config(pair: Pair, layout: str) -> EngineConfig:
+    far = {"labels": {LABEL: SIDES[1]}} if layout == "apart" else {"num_gpus": 1}
+    return EngineConfig.model_validate(
+        {
+            "target": {"model": "simulated", "simulation": pair.target, **far},
+            "drafters": [
+                {
+                    "model": "simulated",
+                    "simulation": pair.drafter,
+                    "labels": {LABEL: SIDES[0]},
+                }
+            ],
+            "sp_degree": max(SP_DEGREES),
+            "address": ADDRESS,
+        }
     )
 
 

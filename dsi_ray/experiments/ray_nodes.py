@@ -15,8 +15,10 @@ LABEL = "dsi-ray-side"
 SIDES = ("near", "far")
 ADDRESS = f"{HOSTS[0]}:6379"
 
-_HEAD = ("--head", "--port=6379", "--include-dashboard=false")
-_WORKER = ("--address", ADDRESS)
+_HEAD = ("--head", "--port=6379", "--include-dashboard=false", "--num-gpus=1")
+_WORKER = ("--address", ADDRESS, "--num-gpus=2")
+"""Not that there are GPUs: they say how many servers that ask for one go where."""
+
 _START_S = 120.0
 _OBJECTS = 80_000_000
 """Bytes for Ray's object store, its minimum: tokens travel inline."""
