@@ -66,16 +66,16 @@ _CHAOS_COLUMNS: Columns = {
 }
 _NODES_COLUMNS: Columns = {
     "added\nms": ("delay_ms", "g"),
-    "message\nms": ("message_ms", ".1f"),
-    "drafter\nms": ("drafter_ms", "g"),
-    "acceptance": ("acceptance", ".0%"),
+    "mess.\nms": ("message_ms", ".1f"),
+    "draft\nms": ("drafter_ms", "g"),
+    "accep-\ntance": ("acceptance", ".0%"),
     "servers": ("layout", "s"),
     "SP": ("sp_degree", "d"),
-    "non-SI\ntokens/s": ("non_si_tokens_per_second", ".1f"),
-    "DSI\ntokens/s": ("dsi_tokens_per_second", ".1f"),
+    "non-SI\ntok/s": ("non_si_tokens_per_second", ".1f"),
+    "DSI\ntok/s": ("dsi_tokens_per_second", ".1f"),
     "DSI/\nnon-SI": ("dsi_over_non_si", ".3f"),
-    "msgs/\ntoken": ("messages_per_token", ".1f"),
-    "bytes/\ntoken": ("bytes_per_token", ".0f"),
+    "msgs/\ntok": ("messages_per_token", ".1f"),
+    "bytes/\ntok": ("bytes_per_token", ".0f"),
 }
 _LOAD_COLUMNS: Columns = {
     "load": ("load", ".2f"),
