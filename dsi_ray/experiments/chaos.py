@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsi_ray.config import EngineConfig
-from dsi_ray.experiments.ray_cluster import kill_node, many_nodes, node_of
+from dsi_ray.experiments.processes import kill_node, node_of
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.many_nodes import many_nodes
 
 _POLL_S = 0.5
 _NODES = [{"num_cpus": 1}] * 3

@@ -13,11 +13,12 @@ import pytest
 
 from dsi_ray.config import EngineConfig
 from dsi_ray.experiments.chaos import Chaos, Outcome, run, servers_elsewhere
-from dsi_ray.experiments.ray_cluster import kill_node, many_nodes
+from dsi_ray.experiments.processes import kill_node
 from dsi_ray.models.simulated import target_token
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.errors import GroupLost
+from dsi_ray.runtime.many_nodes import many_nodes
 
 # No heartbeat for so long, and Ray takes a node for dead: by default 15 s.
 QUICK = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "3"}
