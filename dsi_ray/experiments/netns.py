@@ -142,8 +142,12 @@ def _namespace(name: str, host: str) -> Iterator[int]:
 
 def _kill_all(name: str) -> None:
     """Kills what runs in a namespace, and returns when nothing does."""
-    while pids := _ip("netns", "pids", name).split():
-        for pid in pids:
+    while True:
+        # It fails where a process ends while it looks.
+        found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True)
+        if found.returncode == 0 and not found.stdout:
+            return
+        for pid in found.stdout.split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
         time.sleep(_POLL_S)
