@@ -88,6 +88,8 @@ class ModelConfig(_Schema):
             one, where transformers cannot split a layer.
         threads: Torch threads of each process of a server on a CPU.
         accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
+        labels: What labels the node must have, in the syntax of Ray's label selectors. Those of the
+            first drafter are the coordinator's too: the two talk most.
         kv_cache_bytes: Budget of each device's KV cache. It is taken as it is needed; beyond it
             the texts of finished requests are dropped, then those of requests that do not run now.
         prefill_chunk: Most tokens of prompts in one forward. A longer prompt takes several, between
@@ -107,6 +109,7 @@ class ModelConfig(_Schema):
     parallel_style: Literal["tensor", "pipeline"] = "tensor"
     threads: Annotated[int, Field(ge=1)] = 1
     accelerator_type: str | None = None
+    labels: dict[str, str] = {}
     kv_cache_bytes: Annotated[int, Field(gt=0)] = 2**30
     prefill_chunk: Annotated[int, Field(ge=1)] = 256
     own_process: bool = True

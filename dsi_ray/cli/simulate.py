@@ -56,7 +56,7 @@ _JITTER_COLUMNS: Columns = {
     "adaptive/\nbest": ("adaptive_over_best", ".3f"),
 }
 _CHAOS_COLUMNS: Columns = {
-    "servers": ("servers", "s"),
+    "server": ("server", "s"),
     "requests": ("requests", "d"),
     "times": ("disturbances", "d"),
     "restarts": ("restarts", "d"),
@@ -64,7 +64,19 @@ _CHAOS_COLUMNS: Columns = {
     "differing\ntexts": ("differing", "d"),
     "s": ("seconds", ".1f"),
 }
-
+_NODES_COLUMNS: Columns = {
+    "added\nms": ("delay_ms", "g"),
+    "mess.\nms": ("message_ms", ".1f"),
+    "draft\nms": ("drafter_ms", "g"),
+    "accep-\ntance": ("acceptance", ".0%"),
+    "servers": ("layout", "s"),
+    "SP": ("sp_degree", "d"),
+    "non-SI\ntok/s": ("non_si_tokens_per_second", ".1f"),
+    "DSI\ntok/s": ("dsi_tokens_per_second", ".1f"),
+    "DSI/\nnon-SI": ("dsi_over_non_si", ".3f"),
+    "msgs/\ntok": ("messages_per_token", ".1f"),
+    "bytes/\ntok": ("bytes_per_token", ".0f"),
+}
 _LOAD_COLUMNS: Columns = {
     "load": ("load", ".2f"),
     "requests\n/s": ("requests_per_second", ".1f"),
@@ -257,21 +269,52 @@ def chaos(
     seed: Annotated[int, typer.Option(help="Chooses the servers.")] = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Kill, and stop, random servers under load on Ray: no request may notice."""
+    """Kill, and stop, random servers and nodes under load on Ray: no request may notice."""
     from dsi_ray.config import EngineConfig
     from dsi_ray.experiments.chaos import study
 
     config = EngineConfig.model_validate(
-        {"target": target, "drafters": [drafter], "sp_degree": sp_degree}
+        {
+            "target": target,
+            "drafters": [drafter],
+            "sp_degree": sp_degree,
+            "placement_strategy": "SPREAD",
+        }
     )
     check_outputs(None, json_file)
     rows = with_progress(
         "Decoding",
-        3 * requests,
+        4 * requests,
         lambda step: study(config, requests, tokens, concurrency, every_s, hang_s, seed, step),
     )
     if json_file != STDOUT:
         print_rows("What happens to a random server", rows, _CHAOS_COLUMNS)
+    write_json({"rows": rows}, json_file)
+
+
+@app.command(cls=JsonCommand)
+def nodes(
+    added_ms: Annotated[
+        list[float], typer.Option(help="What the network adds to a packet; may be repeated.", min=0)
+    ] = [0.0, 2.0, 10.0],  # noqa: B006
+    traces: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 10,
+    tokens: Annotated[int, typer.Option(help="Tokens of a text.", min=1)] = 50,
+    out: Out = None,
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Two Ray nodes with a slow network between them; needs root, for network namespaces."""
+    from dsi_ray.experiments import nodes as experiment
+
+    check_outputs(out, json_file)
+    rows = with_progress(
+        "Decoding",
+        len(added_ms) * len(experiment.DRAFTERS) * experiment.ROWS,
+        lambda step: experiment.study(added_ms, traces, tokens, seed, step),
+    )
+    if json_file != STDOUT:
+        print_rows("DSI on two nodes, by what the network adds to a packet", rows, _NODES_COLUMNS)
+    save_rows(out, "nodes", rows)
     write_json({"rows": rows}, json_file)
 
 

@@ -20,6 +20,7 @@ class LiveTask:
         promised: The nodes at which it will report next, in order of position.
         tip: The end of its own path, as far as it was heard.
         started: Order in which tasks, and steps of tasks that go on alone, began.
+        sent: Order in which tasks were sent: the same as ``started`` until news of it comes.
         displaced: By which later task, if any; it ends, or has ended, for that.
     """
 
@@ -27,6 +28,7 @@ class LiveTask:
     promised: list[Node]
     tip: Node
     started: int
+    sent: int
     displaced: Mode | None = None
 
     @property
@@ -38,6 +40,15 @@ class LiveTask:
     def contradicted(self) -> bool:
         """Whether its path cannot come true any more."""
         return bool(self.promised) and self.promised[-1].state is State.DEAD
+
+    def began_before(self, other: "LiveTask", *, surely: bool) -> bool:
+        """Whether it began what it does now no later than the other.
+
+        ``surely`` minds that news of the other, a step that it began by itself, may have been on
+        its way when this task was sent, and trusts only that all messages take as long.
+        """
+        unheard = self.started == self.sent
+        return self.started <= (other.sent if surely and unheard else other.started)
 
     @property
     def is_plain(self) -> bool:
@@ -115,7 +126,8 @@ class TaskBoard:
         for live in before[1:] if waits else before:
             live.displaced = mode
         tip = nodes[0] if nodes else Node(task.tokens[-1], len(task.tokens) - 1, None)
-        live = LiveTask(task, nodes, tip, next(self._clock))
+        now = next(self._clock)
+        live = LiveTask(task, nodes, tip, now, now)
         self._tasks[task.id] = live
         self._by_server[task.server].append(live)
         return live

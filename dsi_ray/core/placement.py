@@ -35,10 +35,15 @@ def _work(board: TaskBoard, server: ServerId) -> list[LiveTask]:
     return [live for live in board.active(server) if not live.task.is_prefill]
 
 
-def place_block(board: TaskBoard, path: list[Node], first: Node) -> Place | None:
-    """Where a block goes that starts at ``first`` on ``path``; None if it has to wait."""
+def place_block(
+    board: TaskBoard, path: list[Node], first: Node, *, far: bool = False
+) -> Place | None:
+    """Where a block goes that starts at ``first`` on ``path``; None if it has to wait.
+
+    ``far`` is the plan's.
+    """
     # To take the place of useless work ends that too, and spares a cancellation.
-    for server in stale_servers(board) + idle_servers(board) + _redundant(board):
+    for server in stale_servers(board) + idle_servers(board) + _redundant(board, far):
         return Place(server, Mode.REPLACE)
     on_path = set(path)
     behind = [
@@ -77,7 +82,7 @@ def least_needed(board: TaskBoard, servers: list[ServerId]) -> ServerId:
     return max(servers, key=first_news)
 
 
-def _redundant(board: TaskBoard) -> list[ServerId]:
+def _redundant(board: TaskBoard, surely: bool) -> list[ServerId]:
     """Servers doing a plain step that another running task, begun no later, delivers too."""
     running = [active[0] for active in map(board.active, board.servers) if active]
     return [
@@ -87,7 +92,7 @@ def _redundant(board: TaskBoard) -> list[ServerId]:
         and len(board.active(live.task.server)) == 1
         and any(
             other is not live
-            and other.started <= live.started
+            and other.began_before(live, surely=surely)
             and live.promised[0] in other.promised
             for other in running
         )

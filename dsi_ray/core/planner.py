@@ -22,14 +22,17 @@ _MOST_LOOKAHEAD = 16
 """A drafter that costs next to nothing does not make ever longer blocks worth verifying."""
 
 _MESSAGE_WORK = 8.0
-"""Processor time of a report and the task that follows, in message latencies: measured, 2 ms
-and 0.25 ms. Where the models run on the same processor it is taken from them."""
+"""Processor time of a report and the task that follows, in that of a message's sender: measured,
+2 ms and 0.25 ms. Where the models run on the same processor it is taken from them."""
 
 _WORTH = 0.01
 """A gain below this is not worth the messages of shorter blocks."""
 
 _MESSAGE_SHARE = 0.1
 """Of a target forward: what messages that are sent only to be early may take."""
+
+_FAR = 0.25
+"""Of a target forward: from messages that take longer a request may lose more than it gains."""
 
 _UNLIKELY = 0.01
 """Drafts that come true less often are not worth a forward."""
@@ -75,12 +78,14 @@ class Pace:
     Attributes:
         target: Mean of a target forward.
         drafter: Mean of a drafter forward.
-        message: Of one message.
+        message: Of one message, until it arrives.
         acceptance: Share of drafts that are right, over all requests.
         proven: The same, but without measurements no draft counts as right.
         spread: Mean deviation of a target forward from the mean.
         judged: How many drafts the acceptance rate comes from.
         cost: Of a target forward by its number of tokens; unknown, it is that of one token.
+        processor: What a message takes of its sender's processor, however far it goes; unknown, it
+            is all of its latency.
     """
 
     target: float
@@ -91,6 +96,7 @@ class Pace:
     spread: float = 0.0
     judged: int = 0
     cost: ForwardCost | None = None
+    processor: float | None = None
 
     def observe_target(self, seconds: float) -> None:
         """Takes a target forward into the mean."""
@@ -175,7 +181,7 @@ class Pace:
         # While one block is verified the next is drafted, and a message travels.
         most = lookahead * (sp_degree + 1) + 2 * _MOST_LOOKAHEAD
         run_ahead = max(lookahead, first_block, min(most, self._depth(sp_degree, acceptance))) + 1
-        return Plan(lookahead, run_ahead, first_block)
+        return Plan(lookahead, run_ahead, first_block, far=self.message > _FAR * self.target)
 
     def token(self, sp_degree: int) -> float:
         """Expected latency of a token with DSI; a message there and one back count to the target.
@@ -224,7 +230,7 @@ class Pace:
         """
         worth = _UNLIKELY
         if sp_degree > 1:
-            worth = max(worth, min(0.5, _MESSAGE_WORK * self.message / self.target))
+            worth = max(worth, min(0.5, self._message_work / self.target))
         return math.ceil(math.log(worth) / math.log(min(max(acceptance, 0.01), 0.99)))
 
     def needed_sp_degree(self, lookahead: int) -> int:
@@ -242,13 +248,18 @@ class Pace:
         """A drafter that costs nothing, such as a lookup, would ask for endless blocks."""
         return max(self.drafter, self.target / 256)
 
+    @property
+    def _message_work(self) -> float:
+        """Processor time of a report and the task that follows."""
+        return _MESSAGE_WORK * (self.message if self.processor is None else self.processor)
+
     def _sending_interval(self) -> int:
         """Drafts in a report, so that the last report before a forward's end comes in time.
 
         A report for which the forward does not wait is lost time: its drafts wait for the next.
         So there are several in a forward, as far as messages are cheap.
         """
-        affordable = _MESSAGE_SHARE * self.target / max(_MESSAGE_WORK * self.message, 1e-9)
+        affordable = _MESSAGE_SHARE * self.target / max(self._message_work, 1e-9)
         reports = max(1, min(4, math.floor(affordable)))
         in_time = self.target - 2 * self.message
         # Exactly in time is too late as often as not.

@@ -1,4 +1,4 @@
-"""Chaos: servers are killed, or stopped for a while, under requests that must not notice."""
+"""Chaos: servers, or whole nodes, are killed or stopped under requests that must not notice."""
 
 import asyncio
 import contextlib
@@ -11,15 +11,45 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsi_ray.config import EngineConfig
-from dsi_ray.experiments.online import cluster
+from dsi_ray.experiments.processes import kill_node, node_of
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.engine import Engine
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.many_nodes import many_nodes
 
 _POLL_S = 0.5
+_NODES = [{"num_cpus": 1}] * 3
 
-Disturb = Callable[[int], None]
-"""What is done to the process of a server."""
+Status = dict[str, Any]
+"""Of a group."""
+
+
+def servers(group: Status) -> list[int]:
+    """The servers that answer and have a process of their own."""
+    return [server["pid"] for server in group["servers"] if server["pid"] != group["pid"]]
+
+
+def servers_elsewhere(group: Status) -> list[int]:
+    """The servers on other nodes than their coordinator's, without which there is no group."""
+    home = node_of(group["pid"])
+    return [pid for pid in servers(group) if node_of(pid) != home]
+
+
+@dataclass(frozen=True, slots=True)
+class Chaos:
+    """What happens to whom.
+
+    Attributes:
+        strike: What is done to the process of a server.
+        every_s: Seconds between two strikes.
+        victims: Those of a group's processes that it may happen to.
+        seed: Chooses one of them.
+    """
+
+    strike: Callable[[int], None]
+    every_s: float = 3.0
+    victims: Callable[[Status], list[int]] = servers
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +59,7 @@ class Outcome:
     Attributes:
         texts: The tokens of each request, in order; None where it failed.
         seconds: From the first request to the last token.
-        disturbances: How many servers were killed or stopped.
+        disturbances: How often something was killed or stopped.
     """
 
     texts: tuple[tuple[int, ...] | None, ...]
@@ -52,7 +82,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def hang_for(seconds: float) -> Disturb:
+def hang_for(seconds: float) -> Callable[[int], None]:
     """Stops a process for a while. It must run inside an event loop."""
 
     def hang(pid: int) -> None:
@@ -77,26 +107,28 @@ def study(
     seed: int = 0,
     progress: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
-    """Three runs, a row each: nothing happens, servers are killed, servers hang for a while."""
+    """A run, and a row, for each: nothing happens, servers die or hang, their nodes die.
+
+    The nodes of the last row are killed until only the coordinator's is left.
+    """
     prompts = [[1 + number, 1] for number in range(requests)]
-    disturbances: dict[str, Disturb | None] = {
-        "nothing": None,
-        "killed": kill,
-        f"stopped for {hang_s:g} s": hang_for(hang_s),
+    kinds: dict[str, Chaos | None] = {
+        "left alone": None,
+        "killed": Chaos(kill, every_s, seed=seed),
+        f"stopped for {hang_s:g} s": Chaos(hang_for(hang_s), every_s, seed=seed),
+        "killed with its node": Chaos(kill_node, every_s, servers_elsewhere, seed),
     }
     rows: list[dict[str, Any]] = []
     outcomes: list[Outcome] = []
     restarts = 0
-    with cluster(), Engine(config) as engine:
-        for name, disturb in disturbances.items():
-            outcome = asyncio.run(
-                run(engine, prompts, tokens, concurrency, disturb, every_s, seed, progress)
-            )
+    with many_nodes(*_NODES), Engine(config) as engine:
+        for name, chaos in kinds.items():
+            outcome = asyncio.run(run(engine, prompts, tokens, concurrency, chaos, progress))
             outcomes.append(outcome)
             before, restarts = restarts, asyncio.run(_recovered(engine))
             rows.append(
                 {
-                    "servers": name,
+                    "server": name,
                     "requests": requests,
                     "disturbances": outcome.disturbances,
                     "restarts": restarts - before,
@@ -122,21 +154,17 @@ async def run(
     prompts: Sequence[Sequence[int]],
     tokens: int,
     concurrency: int,
-    disturb: Disturb | None = None,
-    every_s: float = 3.0,
-    seed: int = 0,
+    chaos: Chaos | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> Outcome:
-    """Decodes all prompts, ``concurrency`` at once; every so often something happens to a server.
+    """Decodes all prompts, ``concurrency`` at once, while something happens to the servers.
 
     Args:
         engine: Decodes.
         prompts: Of the requests.
         tokens: In each text.
         concurrency: Requests at once.
-        disturb: What is done to a random server; nothing if None.
-        every_s: Seconds between two disturbances.
-        seed: Chooses the servers.
+        chaos: What happens; nothing if None.
         progress: Called at the end of each request.
     """
     params = SamplingParams(max_tokens=tokens, ignore_eos=True)
@@ -153,40 +181,30 @@ async def run(
         return tuple(token for chunk in chunks for token in chunk.tokens)
 
     started = time.perf_counter()
-    async with _disturbed(engine, disturb, every_s, random.Random(seed)) as pids:
+    async with _disturbed(engine, chaos) as pids:
         texts = await asyncio.gather(*map(text, prompts))
     return Outcome(tuple(texts), time.perf_counter() - started, len(pids))
 
 
 @contextlib.asynccontextmanager
-async def _disturbed(
-    engine: Engine, disturb: Disturb | None, every_s: float, rng: random.Random
-) -> AsyncIterator[list[int]]:
+async def _disturbed(engine: Engine, chaos: Chaos | None) -> AsyncIterator[list[int]]:
     """Disturbs inside the block; gives the processes that it happened to, so far."""
     pids: list[int] = []
 
-    async def go_on(disturb: Disturb) -> None:
+    async def go_on(chaos: Chaos) -> None:
+        rng = random.Random(chaos.seed)
         while True:
-            await asyncio.sleep(every_s)
-            if victims := await _processes(engine):
-                pids.append(rng.choice(victims))
-                # It may have ended since it answered.
-                with contextlib.suppress(ProcessLookupError):
-                    disturb(pids[-1])
+            await asyncio.sleep(chaos.every_s)
+            # One may have ended since it answered.
+            with contextlib.suppress(ProcessLookupError):
+                groups = (await engine.status())["groups"]
+                if victims := [pid for group in groups for pid in chaos.victims(group)]:
+                    pids.append(rng.choice(victims))
+                    chaos.strike(pids[-1])
 
-    task = asyncio.create_task(go_on(disturb)) if disturb else None
+    task = asyncio.create_task(go_on(chaos)) if chaos else None
     try:
         yield pids
     finally:
         if task is not None:
             task.cancel()
-
-
-async def _processes(engine: Engine) -> list[int]:
-    """Those of the servers that answer and have one of their own."""
-    return [
-        server["pid"]
-        for group in (await engine.status())["groups"]
-        for server in group["servers"]
-        if server["pid"] != group["pid"]
-    ]

@@ -4,11 +4,11 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 from dsi_ray.config import Algorithm, EngineConfig, ModelConfig
 from dsi_ray.experiments.pair import Pair, prompt
+from dsi_ray.experiments.processes import stats
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.cluster import connect, disconnect
 from dsi_ray.runtime.engine import Engine
@@ -98,12 +98,9 @@ def _cpu_seconds() -> float:
     """CPU time so far of this process and all that it started, Ray's own among them."""
     parents: dict[int, int] = {}
     seconds: dict[int, float] = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        # A process that ends meanwhile has no file any more.
-        with contextlib.suppress(OSError):
-            fields = file.read_text().rpartition(")")[2].split()
-            parents[int(file.parent.name)] = int(fields[1])
-            seconds[int(file.parent.name)] = (int(fields[11]) + int(fields[12])) / _TICKS
+    for pid, fields in stats():
+        parents[pid] = int(fields[1])
+        seconds[pid] = (int(fields[11]) + int(fields[12])) / _TICKS
     return sum(taken for pid, taken in seconds.items() if _descends(pid, parents))
 
 

@@ -240,6 +240,8 @@ class Coordinator:
                 await self._servers[server_id].listen(self._on_events)
             except ray.exceptions.RayError as error:
                 self._lost[server_id] = self._faults.note(server_id, error)
+            # It may only be out of reach: it would keep its devices from the next.
+            self._servers[server_id].kill()
             self._metrics.lost(server_id)
             self._execute(self._group.lose(server_id))
             await self._start_again(server_id)

@@ -8,7 +8,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from dsi_ray.config import EngineConfig, ModelConfig
+from dsi_ray.config import ConfigError, EngineConfig, ModelConfig
 from dsi_ray.core.expected import ForwardCost
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.core.planner import Pace
@@ -32,13 +32,24 @@ def bundles(config: EngineConfig) -> list[dict[str, float]]:
 
     A bundle is always on one node, and so are all devices of a server.
     """
-    models = [model for model in server_models(config).values() if not runs_inside(model)]
-    return [{"CPU": _LEAST}, *map(_resources, models)]
+    return [{"CPU": _LEAST}, *map(_resources, _placed(config).values())]
 
 
 def create_placement_group(config: EngineConfig) -> PlacementGroup:
-    """Asks Ray for the group's bundles; they may not be ready yet."""
-    return placement_group(bundles(config), strategy=config.placement_strategy)
+    """Asks Ray for the group's bundles; they may not be ready yet.
+
+    Raises:
+        ConfigError: A label is none.
+    """
+    # The coordinator's and the first drafter's bundles have the same labels.
+    first = config.drafters[0].labels if config.drafters else {}
+    labels = [first, *(model.labels for model in _placed(config).values())]
+    try:
+        return placement_group(
+            bundles(config), strategy=config.placement_strategy, bundle_label_selector=labels
+        )
+    except ValueError as error:
+        raise ConfigError(f"labels: {error}") from error
 
 
 def in_bundle(group: PlacementGroup, index: int) -> PlacementGroupSchedulingStrategy:
@@ -48,16 +59,14 @@ def in_bundle(group: PlacementGroup, index: int) -> PlacementGroupSchedulingStra
 
 def start_server(config: EngineConfig, server_id: ServerId, group: PlacementGroup) -> Server:
     """Starts a model server in its bundle; its actors go on starting while this returns."""
-    models = server_models(config)
-    model = models[server_id]
+    model = server_models(config)[server_id]
     if runs_inside(model):
         return LocalServer(ModelServer(model, server_id))
-    actors = [server for server, model in models.items() if not runs_inside(model)]
     options: dict[str, Any] = {
         "num_cpus": model.num_cpus / model.ranks,
         "num_gpus": _gpus(model) / model.ranks,
         # The first bundle is the coordinator's.
-        "scheduling_strategy": in_bundle(group, 1 + actors.index(server_id)),
+        "scheduling_strategy": in_bundle(group, 1 + list(_placed(config)).index(server_id)),
         # A task event for every call would cost more than the call.
         "enable_task_events": False,
     }
@@ -87,14 +96,22 @@ async def measure_pace(servers: dict[ServerId, Server]) -> Pace:
         for role in Role
     }
     target = statistics.median(single[Role.TARGET])
-    latencies = [await server.latency() for server in servers.values()]
+    # One after another: none waits for an answer to another.
+    messages = [await server.latency() for server in servers.values()]
     cost = ForwardCost(tuple(measured[ServerId(Role.TARGET, 0)]))
     return Pace(
         target,
         min(single[Role.DRAFTER], default=target),
-        statistics.median(latencies),
+        statistics.median(latency for latency, _ in messages),
         cost=cost,
+        processor=statistics.median(work for _, work in messages),
     )
+
+
+def _placed(config: EngineConfig) -> dict[ServerId, ModelConfig]:
+    """The servers that have bundles of their own, in the order of these."""
+    models = server_models(config)
+    return {server: model for server, model in models.items() if not runs_inside(model)}
 
 
 def _resources(model: ModelConfig) -> dict[str, float]:

@@ -41,8 +41,8 @@ class Server(Protocol):
     async def measure(self) -> list[tuple[int, float]]:
         """Seconds of a forward by the number of its tokens, 1 first."""
 
-    async def latency(self) -> float:
-        """Seconds that a message to it takes."""
+    async def latency(self) -> tuple[float, float]:
+        """Seconds until a message to it arrives, and of this process's processor time for it."""
 
     async def status(self) -> dict[str, Any]:
         """What the server does now."""
@@ -116,14 +116,15 @@ class RemoteServer:
         """Seconds of a forward by the number of its tokens, 1 first."""
         return await self._actor.measure.remote()  # type: ignore[no-any-return]
 
-    async def latency(self) -> float:
-        """Half of the fastest round trip, in seconds."""
-        trips = []
+    async def latency(self) -> tuple[float, float]:
+        """Half of the fastest round trip, and the least processor time that one took here."""
+        trips, work = [], []
         for _ in range(_PINGS):
-            started = time.perf_counter()
+            started, worked = time.perf_counter(), time.process_time()
             await self._actor.ping.remote()
             trips.append(time.perf_counter() - started)
-        return min(trips) / 2
+            work.append(time.process_time() - worked)
+        return min(trips) / 2, min(work)
 
     async def status(self) -> dict[str, Any]:
         """What the server does now."""
@@ -180,9 +181,9 @@ class LocalServer:
     def ended(self, task: int) -> None:
         """Nothing to note."""
 
-    async def latency(self) -> float:
+    async def latency(self) -> tuple[float, float]:
         """No message leaves the process."""
-        return 0.0
+        return 0.0, 0.0
 
     def kill(self) -> None:
         """A thread cannot be killed: the server stays suspected until it answers."""

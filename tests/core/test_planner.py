@@ -113,6 +113,12 @@ def test_messages_count_as_part_of_the_target() -> None:
     assert Pace(30, 3, message=6, **useless).lookahead(5) > 2
 
 
+def test_distance_takes_no_processor_from_the_models() -> None:
+    near, far = Pace(30, 1, message=0.3), Pace(30, 1, message=10, processor=0.3)
+    assert far.plan(7, lookahead=5).run_ahead == near.plan(7, lookahead=5).run_ahead
+    assert far.plan(7).far and not near.plan(7).far
+
+
 def test_depth_ends_where_drafts_are_unlikely() -> None:
     depths = [Pace(30, 1, acceptance=rate).plan(7).run_ahead for rate in (0.1, 0.5, 0.8, 0.95)]
     assert depths == sorted(depths)

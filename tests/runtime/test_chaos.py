@@ -38,7 +38,7 @@ def undisturbed(engine: Engine) -> chaos.Outcome:
 
 
 def test_nobody_notices_that_servers_die(engine: Engine, undisturbed: chaos.Outcome) -> None:
-    disturbed = chaos.run(engine, PROMPTS, TOKENS, 8, chaos.kill, every_s=1)
+    disturbed = chaos.run(engine, PROMPTS, TOKENS, 8, chaos.Chaos(chaos.kill, every_s=1))
     outcome = asyncio.run(disturbed)
     assert outcome.texts == undisturbed.texts
     assert outcome.disturbances

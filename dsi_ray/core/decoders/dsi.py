@@ -24,11 +24,15 @@ class Plan:
             are there, replace the plain step that began meanwhile. That pays in the mean where
             drafts are cheap, and costs the guarantee that no text takes longer than plain
             decoding; 0 lets the step run to its end.
+        far: Messages take a good part of a target forward. Then a plain step is given up only for
+            one that surely began earlier: otherwise every rejection may cost a round trip. Where
+            messages are short, the server that this frees too late would be the greater loss.
     """
 
     lookahead: int
     run_ahead: int
     first_block: int = 0
+    far: bool = False
 
     def __post_init__(self) -> None:
         if self.run_ahead and not 1 <= self.lookahead <= self.run_ahead:
@@ -202,7 +206,7 @@ class DSI(Decoder):
             block = _uncovered(path, self.verifying.promised())
             if not block or not (self._is_whole(block, drafter) or self._final(block, drafter)):
                 return commands
-            place = place_block(self.verifying, path, block[0])
+            place = place_block(self.verifying, path, block[0], far=self.plan.far)
             if place is None:
                 return commands
             if len(idle_servers(self.verifying) + stale_servers(self.verifying)) > 1:
