@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -22,6 +23,11 @@ Rows = Sequence[Mapping[str, Any]]
 Columns = Mapping[str, tuple[str, str]]
 """By heading: the key of a row and how its value is formatted."""
 
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Directory for CSV and PNG files.", metavar="DIR"),
+]
+Seed = Annotated[int, typer.Option(help="Of the acceptance traces.")]
 
 _NOISE = 0.98
 """A measured speedup of at least this is no slowdown."""

@@ -1,4 +1,4 @@
-"""``dsi-ray simulate``: the paper's figures and tables."""
+"""``dsi-ray simulate``: the paper's figures and tables, and what faults do."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,8 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from dsi_ray.cli import faults
 from dsi_ray.cli.figures import (
     Columns,
+    Out,
+    Seed,
     check_outputs,
     print_rows,
     save_grid,
@@ -55,28 +58,6 @@ _JITTER_COLUMNS: Columns = {
     "best fixed\nlookahead": ("best_lookahead", "d"),
     "adaptive/\nbest": ("adaptive_over_best", ".3f"),
 }
-_CHAOS_COLUMNS: Columns = {
-    "server": ("server", "s"),
-    "requests": ("requests", "d"),
-    "times": ("disturbances", "d"),
-    "restarts": ("restarts", "d"),
-    "failed": ("failed", "d"),
-    "differing\ntexts": ("differing", "d"),
-    "s": ("seconds", ".1f"),
-}
-_NODES_COLUMNS: Columns = {
-    "added\nms": ("delay_ms", "g"),
-    "mess.\nms": ("message_ms", ".1f"),
-    "draft\nms": ("drafter_ms", "g"),
-    "accep-\ntance": ("acceptance", ".0%"),
-    "servers": ("layout", "s"),
-    "SP": ("sp_degree", "d"),
-    "non-SI\ntok/s": ("non_si_tokens_per_second", ".1f"),
-    "DSI\ntok/s": ("dsi_tokens_per_second", ".1f"),
-    "DSI/\nnon-SI": ("dsi_over_non_si", ".3f"),
-    "msgs/\ntok": ("messages_per_token", ".1f"),
-    "bytes/\ntok": ("bytes_per_token", ".0f"),
-}
 _LOAD_COLUMNS: Columns = {
     "load": ("load", ".2f"),
     "requests\n/s": ("requests_per_second", ".1f"),
@@ -90,20 +71,16 @@ _LOAD_COLUMNS: Columns = {
 }
 
 app = typer.Typer(
-    name="simulate", help="The paper's figures and tables, in virtual time or on Ray."
+    name="simulate", help="The paper's figures and tables, in virtual time or on Ray; and faults."
 )
+for _command in (faults.chaos, faults.lost_drafter, faults.nodes):
+    app.command(cls=JsonCommand)(_command)
 
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", help="Directory for CSV and PNG files.", metavar="DIR"),
-]
 _FIGURES = (
     ("figure_2", "Figure 2: SI at its best, DSI at SP 7", None),
     ("figure_7", "Figure 7: lookahead 5", 5),
 )
 """File name, title and lookahead."""
-
-Seed = Annotated[int, typer.Option(help="Of the acceptance traces.")]
 
 
 @app.command()
@@ -249,72 +226,6 @@ def jitter(
     if json_file != STDOUT:
         print_rows(f"Jitter {amount:.0%}, SP {sp_degree}", rows, _JITTER_COLUMNS)
     save_rows(out, "jitter", rows)
-    write_json({"rows": rows}, json_file)
-
-
-@app.command(cls=JsonCommand)
-def chaos(
-    target: Annotated[str, typer.Option(help="Model of the target servers.")] = (
-        "simulated:tpot_ms=20"
-    ),
-    drafter: Annotated[str, typer.Option(help="Model of the drafter.")] = (
-        "simulated:tpot_ms=4,acceptance_rate=0.8"
-    ),
-    sp_degree: Annotated[int, typer.Option(help="Target servers.", min=1)] = 3,
-    requests: Annotated[int, typer.Option(help="Of each run.", min=1)] = 200,
-    tokens: Annotated[int, typer.Option(help="Of each request.", min=1)] = 100,
-    concurrency: Annotated[int, typer.Option(help="Requests at once.", min=1)] = 8,
-    every_s: Annotated[float, typer.Option(help="Between two disturbances.", min=0.1)] = 3.0,
-    hang_s: Annotated[float, typer.Option(help="How long a server hangs.", min=0.1)] = 5.0,
-    seed: Annotated[int, typer.Option(help="Chooses the servers.")] = 0,
-    json_file: JsonFile = None,
-) -> None:
-    """Kill, and stop, random servers and nodes under load on Ray: no request may notice."""
-    from dsi_ray.config import EngineConfig
-    from dsi_ray.experiments.chaos import study
-
-    config = EngineConfig.model_validate(
-        {
-            "target": target,
-            "drafters": [drafter],
-            "sp_degree": sp_degree,
-            "placement_strategy": "SPREAD",
-        }
-    )
-    check_outputs(None, json_file)
-    rows = with_progress(
-        "Decoding",
-        4 * requests,
-        lambda step: study(config, requests, tokens, concurrency, every_s, hang_s, seed, step),
-    )
-    if json_file != STDOUT:
-        print_rows("What happens to a random server", rows, _CHAOS_COLUMNS)
-    write_json({"rows": rows}, json_file)
-
-
-@app.command(cls=JsonCommand)
-def nodes(
-    added_ms: Annotated[
-        list[float], typer.Option(help="What the network adds to a packet; may be repeated.", min=0)
-    ] = [0.0, 2.0, 10.0],  # noqa: B006
-    traces: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 10,
-    tokens: Annotated[int, typer.Option(help="Tokens of a text.", min=1)] = 50,
-    out: Out = None,
-    seed: Seed = 0,
-    json_file: JsonFile = None,
-) -> None:
-    """Two Ray nodes with a slow network between them; needs root, for network namespaces."""
-    from dsi_ray.experiments import nodes as experiment
-
-    check_outputs(out, json_file)
-    rows = with_progress(
-        "Decoding",
-        len(added_ms) * len(experiment.DRAFTERS) * experiment.ROWS,
-        lambda step: experiment.study(added_ms, traces, tokens, seed, step),
-    )
-    if json_file != STDOUT:
-        print_rows("DSI on two nodes, by what the network adds to a packet", rows, _NODES_COLUMNS)
-    save_rows(out, "nodes", rows)
     write_json({"rows": rows}, json_file)
 
 
