@@ -68,11 +68,13 @@ class Coordinator:
     A Ray actor. It owns the model servers, so that they end with it.
     """
 
-    def __init__(self, config: EngineConfig, placement: PlacementGroup) -> None:
+    def __init__(self, config: EngineConfig, placement: PlacementGroup, index: int) -> None:
         self._config = config
+        self._index = index
         self._placement = placement
         self._servers: dict[ServerId, Server] = {
-            server: start_server(config, server, placement) for server in server_models(config)
+            server: start_server(config, server, placement, index)
+            for server in server_models(config)
         }
         self._group: Group
         self._watchman: Watchman
@@ -83,8 +85,11 @@ class Coordinator:
         self._metrics = GroupMetrics(self._servers)
         self._background = Background()
         self._lost: dict[ServerId, str] = {}
-        self._faults = Faults()
+        self._faults = Faults(index)
         self._restarts = 0
+
+    def __repr__(self) -> str:
+        return f"Coordinator(group {self._index})"
 
     async def start(self) -> GroupInfo:
         """Loads all models, warms them up and begins to read the servers' events.
@@ -100,7 +105,7 @@ class Coordinator:
         drafters = [server for server in self._servers if server.role is Role.DRAFTER]
         targets = [server for server in self._servers if server.role is Role.TARGET]
         self._group = Group(targets, drafters, pace)
-        self._watchman = Watchman(self._group, self._servers, self._execute)
+        self._watchman = Watchman(self._group, self._servers, self._execute, self._faults)
         self._background.start(self._watchman.watch())
         for server_id in self._servers:
             self._background.start(self._keep(server_id))
@@ -247,12 +252,13 @@ class Coordinator:
             await self._start_again(server_id)
             self._lost.pop(server_id, None)
             self._restarts += 1
+            self._faults.back(server_id)
             self._execute(self._group.restore(server_id))
 
     async def _start_again(self, server_id: ServerId) -> None:
         for delay in backoff():
             await asyncio.sleep(delay)
-            server = start_server(self._config, server_id, self._placement)
+            server = start_server(self._config, server_id, self._placement, self._index)
             try:
                 await server.load()
                 await server.measure()

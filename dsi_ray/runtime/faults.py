@@ -1,11 +1,13 @@
-"""Faults: what went wrong with servers lately, for people."""
+"""Faults: what went wrong with servers lately, for people: in the status and in the log."""
 
+import logging
 import time
 from collections import deque
 from typing import TypedDict
 
 from dsi_ray.core.messages import ServerId
 
+_LOGGER = logging.getLogger(__name__)
 _KEPT = 16
 
 
@@ -24,9 +26,14 @@ class Fault(TypedDict):
 
 
 class Faults:
-    """The last faults."""
+    """The last faults of a group.
 
-    def __init__(self) -> None:
+    Args:
+        group: Its index.
+    """
+
+    def __init__(self, group: int) -> None:
+        self._group = group
         self._faults: deque[Fault] = deque(maxlen=_KEPT)
 
     @property
@@ -38,4 +45,17 @@ class Faults:
         """Keeps a fault; returns its name."""
         kind = type(error).__name__
         self._faults.append(Fault(time=time.time(), server=str(server), error=kind))
+        self._log(logging.WARNING, server, f"was lost: {kind}")
         return kind
+
+    def hung(self, server: ServerId) -> None:
+        """Logs that a server owes news for too long."""
+        self._log(logging.WARNING, server, "may hang: its requests go on elsewhere")
+
+    def back(self, server: ServerId) -> None:
+        """Logs that a server serves again."""
+        self._log(logging.INFO, server, "serves again")
+
+    def _log(self, level: int, server: ServerId, what: str) -> None:
+        where = {"group": self._group, "server": str(server)}
+        _LOGGER.log(level, "group %d: %s %s", self._group, server, what, extra=where)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ray.actor import ActorHandle
 
 from dsi_ray.config import ModelConfig
-from dsi_ray.core.messages import Role
+from dsi_ray.core.messages import ServerId
 from dsi_ray.models.load import follow
 
 if TYPE_CHECKING:
@@ -22,14 +22,19 @@ class Follower:
 
     Args:
         config: The model and its resources.
-        role: Of the server.
+        server: Whose shard.
+        group: Which of several groups it is in, for names.
         rank: Its own, from 1 on.
     """
 
-    def __init__(self, config: ModelConfig, role: Role, rank: int) -> None:
+    def __init__(self, config: ModelConfig, server: ServerId, group: int, rank: int) -> None:
         self._config = config
-        self._role = role
+        self._server = server
+        self._group = group
         self._rank = rank
+
+    def __repr__(self) -> str:
+        return f"Follower(group {self._group}, {self._server}, rank {self._rank})"
 
     def follow(self, meeting: "Meeting") -> None:
         """Loads the shard and computes; returns when the server is gone.
@@ -37,7 +42,7 @@ class Follower:
         Raises:
             ModelError: The model cannot be used.
         """
-        follow(self._config, self._role, self._rank, meeting)
+        follow(self._config, self._server.role, self._rank, meeting)
 
 
 class Followers:

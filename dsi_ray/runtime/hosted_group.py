@@ -21,12 +21,13 @@ class HostedGroup:
 
     Args:
         config: What the group is made of.
+        index: Which of several groups, for names.
 
     Attributes:
         coordinator: The actor.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, index: int) -> None:
         self._config = config
         self._placement = create_placement_group(config)
         actor = ray.remote(Coordinator).options(
@@ -35,7 +36,7 @@ class HostedGroup:
             max_concurrency=10_000,
             enable_task_events=False,
         )
-        self.coordinator: Any = actor.remote(config, self._placement)
+        self.coordinator: Any = actor.remote(config, self._placement, index)
         self._started = self.coordinator.start.remote()
 
     def load(self) -> GroupInfo:

@@ -44,7 +44,7 @@ class Keeper:
         self._closed = threading.Event()
         self._threads: set[threading.Thread] = set()
         # All are asked for before the first is waited for.
-        self._groups = [HostedGroup(config) for _ in range(config.num_groups)]
+        self._groups = [HostedGroup(config, index) for index in range(config.num_groups)]
         try:
             infos: list[GroupInfo] = [group.load() for group in self._groups]
         except BaseException:
@@ -94,6 +94,7 @@ class Keeper:
     def _kill_if_it_hangs(self, group: HostedGroup) -> None:
         while group in self._groups and not self._closed.wait(PING_S):
             if not group.answers(within_s=HANG_S):
+                _LOGGER.warning("a coordinator hangs and is killed")
                 group.kill()
 
     def _lose(self, index: int, group: HostedGroup) -> None:
@@ -102,6 +103,7 @@ class Keeper:
             if self._closed.is_set() or group is not self._groups[index]:
                 return
             self._stand(index, error="the coordinator was lost")
+            self._log(logging.WARNING, index, "was lost with its coordinator")
             self._start(self._build_again, index)
 
     def _build_again(self, index: int) -> None:
@@ -111,7 +113,7 @@ class Keeper:
                 self._groups[index].close()
                 if self._closed.wait(delay):
                     return
-                group = self._groups[index] = HostedGroup(self._config)
+                group = self._groups[index] = HostedGroup(self._config, index)
                 if self._closed.is_set():
                     continue
                 group.load()
@@ -120,10 +122,11 @@ class Keeper:
                 with self._lock:
                     self._stand(index, error=str(error))
                 if not self._closed.is_set():
-                    _LOGGER.warning("group %d cannot be built again: %s", index, error)
+                    self._log(logging.WARNING, index, f"cannot be built again: {error}")
         with self._lock:
             rebuilds = self._roster.groups[index].rebuilds + 1
             self._stand(index, coordinator=group.coordinator, error=None, rebuilds=rebuilds)
+        self._log(logging.INFO, index, "was built again")
         self._watch(index)
 
     def _stand(self, index: int, **changes: Any) -> None:
@@ -133,3 +136,6 @@ class Keeper:
         self._roster = replace(self._roster, groups=tuple(groups))
         for call in self._subscribers:
             call(self._roster)
+
+    def _log(self, level: int, index: int, what: str) -> None:
+        _LOGGER.log(level, "group %d %s", index, what, extra={"group": index})

@@ -32,6 +32,7 @@ class ModelServer:
     Args:
         config: The model and its resources.
         server: Role and index, for names.
+        group: Which of several groups it is in, for names.
         followers: Actors with the model's other shards.
     """
 
@@ -39,9 +40,11 @@ class ModelServer:
         self,
         config: ModelConfig,
         server: ServerId,
+        group: int,
         followers: Sequence["ActorHandle[Follower]"] = (),
     ) -> None:
         self._server = server
+        self._group = group
         self._config = config
         self._followers = Followers(followers) if followers else None
         self._forwards = Forwards(f"{server}-forward", config.prefill_chunk, self._hear)
@@ -52,7 +55,7 @@ class ModelServer:
         self._has_events = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"ModelServer({self._server})"
+        return f"ModelServer(group {self._group}, {self._server})"
 
     async def load(self) -> ModelInfo:
         """Loads the model; everything else comes after it.

@@ -57,23 +57,25 @@ def in_bundle(group: PlacementGroup, index: int) -> PlacementGroupSchedulingStra
     return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
 
 
-def start_server(config: EngineConfig, server_id: ServerId, group: PlacementGroup) -> Server:
+def start_server(
+    config: EngineConfig, server_id: ServerId, placement: PlacementGroup, group: int
+) -> Server:
     """Starts a model server in its bundle; its actors go on starting while this returns."""
     model = server_models(config)[server_id]
     if runs_inside(model):
-        return LocalServer(ModelServer(model, server_id))
+        return LocalServer(ModelServer(model, server_id, group))
     options: dict[str, Any] = {
         "num_cpus": model.num_cpus / model.ranks,
         "num_gpus": _gpus(model) / model.ranks,
         # The first bundle is the coordinator's.
-        "scheduling_strategy": in_bundle(group, 1 + list(_placed(config)).index(server_id)),
+        "scheduling_strategy": in_bundle(placement, 1 + list(_placed(config)).index(server_id)),
         # A task event for every call would cost more than the call.
         "enable_task_events": False,
     }
     rank_actor = ray.remote(Follower).options(**options)
-    followers = [rank_actor.remote(model, server_id.role, rank) for rank in range(1, model.ranks)]
+    followers = [rank_actor.remote(model, server_id, group, rank) for rank in range(1, model.ranks)]
     actor = ray.remote(ModelServer).options(**options, max_concurrency=10_000)
-    return RemoteServer(actor.remote(model, server_id, followers))
+    return RemoteServer(actor.remote(model, server_id, group, followers))
 
 
 def runs_inside(model: ModelConfig) -> bool:

@@ -8,6 +8,7 @@ import ray
 from dsi_ray.core.group import Group
 from dsi_ray.core.member import Said
 from dsi_ray.core.messages import ServerId
+from dsi_ray.runtime.faults import Faults
 from dsi_ray.runtime.servers import Background, Server
 
 _TICK_S = 0.5
@@ -22,6 +23,7 @@ class Watchman:
         group: Told who is suspected and who is back.
         servers: Those that live now; kept up to date by the coordinator.
         execute: Carries out what the group says.
+        faults: Told of what it finds.
 
     Attributes:
         suspected: The servers from which no sign of life has come yet.
@@ -32,11 +34,13 @@ class Watchman:
         group: Group,
         servers: Mapping[ServerId, Server],
         execute: Callable[[Iterable[Said]], None],
+        faults: Faults,
     ) -> None:
         self.suspected: set[ServerId] = set()
         self._group = group
         self._servers = servers
         self._execute = execute
+        self._faults = faults
         self._background = Background()
 
     async def watch(self) -> None:
@@ -53,6 +57,7 @@ class Watchman:
                 self._execute(self._group.suspect(server_id))
                 if server_id not in self.suspected:
                     self.suspected.add(server_id)
+                    self._faults.hung(server_id)
                     self._background.start(self._wait_for(server_id, _PATIENCE * given))
 
     async def _wait_for(self, server_id: ServerId, seconds: float) -> None:
@@ -69,4 +74,5 @@ class Watchman:
             return
         finally:
             self.suspected.discard(server_id)
+        self._faults.back(server_id)
         self._execute(self._group.restore(server_id))

@@ -103,7 +103,7 @@ def to_api_error(error: Exception) -> ApiError:
 def _log(error: Exception) -> str:
     """Keeps what clients are not told; returns the request's id, by which it is found."""
     name = request_id.get()
-    _LOGGER.error("request %s failed", name, exc_info=error)
+    _LOGGER.error("request %s failed", name, exc_info=error, extra={"request": name})
     return name
 
 
