@@ -52,7 +52,8 @@ class HostedGroup:
         except ray.exceptions.GetTimeoutError:
             raise ConfigError(
                 f"the cluster has no room for {self._config.num_groups} x the bundles "
-                f"{bundles(self._config)}: ask for fewer groups, servers or devices, or add nodes"
+                f"{bundles(self._config)}: ask for fewer groups, servers, devices or labels, "
+                "or add nodes"
             ) from None
         try:
             return ray.get(self._started)  # type: ignore[no-any-return]
