@@ -96,8 +96,8 @@ def test_who_waits_gets_in_when_there_is_room() -> None:
         await second.end()
 
     text = run(Limits(1, 1), scenario).text().decode()
-    assert "dsi_ray_queue_wait_seconds_count 2.0" in text
-    assert "dsi_ray_queued_requests 0.0" in text
+    assert 'dsi_ray_queue_wait_seconds_count{ingress="0"} 2.0' in text
+    assert 'dsi_ray_queued_requests{ingress="0"} 0.0' in text
 
 
 def test_who_goes_away_while_waiting_leaves_the_queue_at_once() -> None:
@@ -147,7 +147,7 @@ def test_a_full_queue_is_503() -> None:
         await second.end()
 
     assert (
-        'refused_requests_total{reason="queue_full"} 2.0'
+        'refused_requests_total{ingress="0",reason="queue_full"} 2.0'
         in run(Limits(1, 1), scenario).text().decode()
     )
 
@@ -162,7 +162,7 @@ def test_waiting_too_long_is_503_and_not_504() -> None:
         await first.end()
 
     assert (
-        'refused_requests_total{reason="expired"} 1.0'
+        'refused_requests_total{ingress="0",reason="expired"} 1.0'
         in run(Limits(1, 1), scenario).text().decode()
     )
 
@@ -191,7 +191,7 @@ def test_too_much_of_one_client_is_429() -> None:
             await visit.end()
 
     assert (
-        'refused_requests_total{reason="client_limit"} 1.0'
+        'refused_requests_total{ingress="0",reason="client_limit"} 1.0'
         in run(Limits(2, 9, per_client=3), scenario).text().decode()
     )
 

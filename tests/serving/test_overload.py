@@ -278,6 +278,6 @@ def test_what_is_turned_away_is_counted() -> None:
             return (await client.get("/metrics")).text
 
     metrics = run(site, scenario())
-    assert 'dsi_ray_refused_requests_total{reason="queue_full"} 1.0' in metrics
-    assert "dsi_ray_queued_requests 0.0" in metrics
-    assert "dsi_ray_queue_wait_seconds_count 1.0" in metrics
+    assert 'dsi_ray_refused_requests_total{ingress="0",reason="queue_full"} 1.0' in metrics
+    assert 'dsi_ray_queued_requests{ingress="0"} 0.0' in metrics
+    assert 'dsi_ray_queue_wait_seconds_count{ingress="0"} 1.0' in metrics
