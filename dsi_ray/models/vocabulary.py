@@ -5,7 +5,6 @@ from pathlib import Path
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.checkpoint import locate
 
 
 def checkpoint_source(config: ModelConfig, role: Role) -> str | None:
@@ -33,7 +32,10 @@ def token_ids(source: str) -> dict[str, int]:
     if Path(source).expanduser().is_dir() and not _has_tokenizer(Path(source).expanduser()):
         # transformers would make one up from the configuration's defaults.
         return {}
+    # Those who host or call groups have no other use for torch, which takes seconds to import.
     from transformers import AutoTokenizer
+
+    from dsi_ray.models.checkpoint import locate
 
     place = locate(source)
     try:
