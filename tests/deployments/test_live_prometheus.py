@@ -15,8 +15,6 @@ from dsi_ray.runtime.metrics.catalogue import PREFIX
 from tests.deployments import live
 from tests.deployments.test_monitoring import PANELS, RULES, expressions
 
-pytestmark = pytest.mark.usefixtures("starts_ray")
-
 _WATCHED_S = 8.0
 _TRIES = 4
 

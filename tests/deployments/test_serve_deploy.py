@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 import yaml
 
 from dsi_ray.runtime.placement import bundles
+from tests.deployments.live import free_port
 from tests.deployments.serve_files import APP_NAME, FILES, FOLDER, serving_config
 
 DEADLINE_S = 240
@@ -27,13 +27,7 @@ NODE = [
 ]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        number: int = unused.getsockname()[1]
-        return number
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def dashboard(starts_ray: None) -> Iterator[httpx.Client]:
     """A cluster of its own with the REST API that `serve deploy` speaks to."""
     port = free_port()
@@ -76,38 +70,20 @@ def until(holds: Callable[[], Any]) -> Any:
     return value
 
 
-@pytest.fixture
-def deploy(dashboard: httpx.Client, tmp_path: Path) -> Iterator[Callable[[Path], int]]:
-    """Deploys a file, on a port that is free; returns the port."""
-
-    def run(file: Path) -> int:
-        config = yaml.safe_load(file.read_text())
-        port = config["http_options"]["port"] = free_port()
-        copy = tmp_path / file.name
-        copy.write_text(yaml.safe_dump(config))
-        command = [str(BIN / "serve"), "deploy", str(copy), f"--address={dashboard.base_url}"]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
-        assert result.returncode == 0, result.stderr
-        return port
-
-    yield run
-    dashboard.delete("/api/serve/applications/").raise_for_status()
-    until(lambda: not placements(dashboard))
+def deploy(dashboard: httpx.Client, config: dict[str, Any], folder: Path) -> int:
+    """Runs `serve deploy`, with a port that is free; returns the port."""
+    port: int = free_port()
+    config["http_options"]["port"] = port
+    file = folder / "serve.yaml"
+    file.write_text(yaml.safe_dump(config))
+    command = [str(BIN / "serve"), "deploy", str(file), f"--address={dashboard.base_url}"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert result.returncode == 0, result.stderr
+    return port
 
 
-def placements(dashboard: httpx.Client) -> list[dict[str, Any]]:
-    """The placement groups that hold devices or wait for them."""
-    answer = dashboard.get("/api/v0/placement_groups", params={"detail": True}).json()
-    groups: list[dict[str, Any]] = answer["data"]["result"]["result"]
-    return [group for group in groups if group["state"] != "REMOVED"]
-
-
-def in_order(bundle: dict[str, float]) -> list[tuple[str, float]]:
-    return sorted(bundle.items())
-
-
-def test_the_laptop_answers(dashboard: httpx.Client, deploy: Callable[[Path], int]) -> None:
-    port = deploy(FOLDER / "laptop.yaml")
+def test_the_laptop_answers(dashboard: httpx.Client, tmp_path: Path) -> None:
+    port = deploy(dashboard, yaml.safe_load((FOLDER / "laptop.yaml").read_text()), tmp_path)
 
     def status() -> str:
         application = dashboard.get("/api/serve/applications/").json()["applications"][APP_NAME]
@@ -120,16 +96,29 @@ def test_the_laptop_answers(dashboard: httpx.Client, deploy: Callable[[Path], in
     assert answer.json()["usage"]["completion_tokens"] == 5
 
 
-@pytest.mark.parametrize("name", [file.name for file in FILES if file.name != "laptop.yaml"])
-def test_groups_for_gpus_get_their_devices(
-    name: str, dashboard: httpx.Client, deploy: Callable[[Path], int]
-) -> None:
-    deploy(FOLDER / name)
+def test_groups_for_gpus_get_their_devices(dashboard: httpx.Client, tmp_path: Path) -> None:
+    """All files at once, each application as it is but for its name and where it answers."""
+    files = [file for file in FILES if file.name != "laptop.yaml"]
+    config = yaml.safe_load(files[0].read_text())
+    config["applications"] = [
+        yaml.safe_load(file.read_text())["applications"][0]
+        | {"name": file.stem, "route_prefix": f"/{file.stem}"}
+        for file in files
+    ]
+    deploy(dashboard, config, tmp_path)
 
-    def created() -> list[dict[str, Any]]:
-        return [group for group in placements(dashboard) if group["state"] == "CREATED"]
+    def created() -> list[list[list[tuple[str, float]]]]:
+        answer = dashboard.get("/api/v0/placement_groups", params={"detail": True}).json()
+        return [
+            sorted(in_order(bundle["unit_resources"]) for bundle in group["bundles"])
+            for group in answer["data"]["result"]["result"]
+            if group["state"] == "CREATED"
+        ]
 
-    (group,) = until(created)
-    wanted = bundles(serving_config((FOLDER / name).read_text()))
-    placed = [bundle["unit_resources"] for bundle in group["bundles"]]
-    assert sorted(map(in_order, placed)) == sorted(map(in_order, wanted))
+    until(lambda: len(created()) == len(files))
+    wanted = [bundles(serving_config(file.read_text())) for file in files]
+    assert sorted(created()) == sorted(sorted(map(in_order, group)) for group in wanted)
+
+
+def in_order(bundle: dict[str, float]) -> list[tuple[str, float]]:
+    return sorted(bundle.items())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-SECONDS = 60
+SECONDS = 40
 CHAT = "path=/v1/chat/completions"
 """Half of the cases are for the largest schema."""
 

@@ -7,11 +7,13 @@ import tempfile
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import descendants
 
+WRAPPER = Path(__file__).parents[2] / "deployments" / "haproxy.sh"
 MODE = {
+    "RAY_SERVE_HAPROXY_BINARY_PATH": str(WRAPPER),
+    # The wrapper asks this Python for Ray's HAProxy.
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     "RAY_SERVE_ENABLE_HA_PROXY": "1",
     "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
     # By default a replica that is to end waits half a minute for a load balancer to notice.
@@ -36,7 +38,6 @@ def files_of_haproxy(folder: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.usefixtures("starts_ray")
 def test_contract_and_disconnect_with_haproxy_and_for_throughput(tmp_path: Path) -> None:
     tests = [str(Path(__file__).with_name(name)) for name in TESTS]
     programs: set[str] = set()
