@@ -10,15 +10,19 @@ from prometheus_client.parser import text_string_to_metric_families
 import dsi_ray
 from dsi_ray.runtime.engine import Engine
 
+OWNERS = ("group", "ingress")
 CHAT = [{"role": "user", "content": "hello"}]
 
 
 def samples(http: httpx.Client) -> dict[tuple[str, str], float]:
-    """All metrics, by name and values of labels; the group's own label is left out."""
+    """All metrics, by name and values of labels; what says whose they are is left out."""
     answer = http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     return {
-        (sample.name, ",".join(v for k, v in sample.labels.items() if k != "group")): sample.value
+        (
+            sample.name,
+            ",".join(v for k, v in sample.labels.items() if k not in OWNERS),
+        ): sample.value
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
     }
