@@ -43,8 +43,9 @@ def test_dsi_with_one_target_server_of_two_devices(model_folder: Path) -> None:
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_server_does_not_outlive_a_follower(model_folder: Path) -> None:
     config = target(model_folder)
-    follower = ray.remote(Follower).remote(config, Role.TARGET, 1)
-    server: Any = ray.remote(ModelServer).remote(config, ServerId(Role.TARGET, 0), [follower])
+    name, group = ServerId(Role.TARGET, 0), 0
+    follower = ray.remote(Follower).remote(config, name, group, 1)
+    server: Any = ray.remote(ModelServer).remote(config, name, group, [follower])
     ray.get(server.load.remote())
     events = server.stream.options(num_returns="streaming").remote()
     ray.kill(follower)
