@@ -78,7 +78,7 @@ class Keeper:
     def _watch(self, index: int) -> None:
         group = self._groups[index]
         group.when_lost(lambda: self._lose(index, group))
-        self._start(self._kill_if_it_hangs, group)
+        self._start(self._kill_if_it_hangs, index, group)
 
     def _start(self, target: Callable[..., None], *args: object) -> None:
         """Runs it in a thread of its own: callers may be Ray's threads."""
@@ -91,10 +91,10 @@ class Keeper:
         self._threads.add(thread)
         thread.start()
 
-    def _kill_if_it_hangs(self, group: HostedGroup) -> None:
-        while group in self._groups and not self._closed.wait(PING_S):
+    def _kill_if_it_hangs(self, index: int, group: HostedGroup) -> None:
+        while group is self._groups[index] and not self._closed.wait(PING_S):
             if not group.answers(within_s=HANG_S):
-                _LOGGER.warning("a coordinator hangs and is killed")
+                self._log(logging.WARNING, index, "hangs: its coordinator is killed")
                 group.kill()
 
     def _lose(self, index: int, group: HostedGroup) -> None:
