@@ -27,6 +27,27 @@ APP_NAME = "dsi-ray"
 HOST_NAME = "Groups"
 INGRESS_NAME = "Ingress"
 
+_HOST_RETRY_S = 0.5
+
+_SPARE = 256
+"""Requests beyond the limits that reach an ingress, to be told so, or that only ask how it is."""
+
+_SERVE_RETRY_AFTER_S = 5
+"""Serve knows nothing of how long requests take."""
+
+_SHUTDOWN_POLL_S = 0.1
+"""Between looks whether requests are still in flight; the first comes after as much."""
+
+_LONGER_S = 5.0
+"""The host's calls end after the last answers, a moment later."""
+
+_OPTIONS = {
+    "ray_actor_options": {"num_cpus": 0},
+    # What cannot be built the first time cannot be built the second time.
+    "max_constructor_retry_count": 1,
+    "graceful_shutdown_wait_loop_s": _SHUTDOWN_POLL_S,
+}
+
 
 class Host:
     """Hosts the groups, so that they outlive the processes that speak HTTP.
@@ -113,33 +134,19 @@ class Ingress:
                 ray.cancel(life[0])
 
 
-_HOST_RETRY_S = 0.5
-
-_SPARE = 256
-"""Requests beyond the limits that reach a replica, to be told so, or that only ask how it is."""
-
-_SPARE_S = 5.0
-
-_SERVE_RETRY_AFTER_S = 5
-"""Serve knows nothing of how long requests take."""
-
-_SHUTDOWN_POLL_S = 0.1
-"""Between looks whether requests are still in flight; the first comes after as much."""
-
-_OPTIONS = {
-    "ray_actor_options": {"num_cpus": 0},
-    # What cannot be built the first time cannot be built the second time.
-    "max_constructor_retry_count": 1,
-    "graceful_shutdown_wait_loop_s": _SHUTDOWN_POLL_S,
-}
-
-
 def build_app(args: ServingConfig) -> Application:
     """Builds the application: ``import_path: dsi_ray.serving.app:build_app``.
 
     The API keys are read here, where the file and the environment are the user's.
     """
-    host = serve.deployment(Host, name=HOST_NAME, **_OPTIONS)
+    host = serve.deployment(
+        Host,
+        name=HOST_NAME,
+        # One of each ingress, and those of ingresses that died and are not missed yet.
+        max_ongoing_requests=10 * args.num_ingress,
+        graceful_shutdown_timeout_s=args.shutdown_timeout_s + _LONGER_S,
+        **_OPTIONS,
+    )
     room = args.max_requests + args.max_queued_requests + _SPARE
     ingress = serve.deployment(
         serve.ingress()(Ingress),
@@ -153,9 +160,4 @@ def build_app(args: ServingConfig) -> Application:
         graceful_shutdown_timeout_s=args.shutdown_timeout_s,
         **_OPTIONS,
     )
-    groups = host.options(
-        max_ongoing_requests=args.num_ingress + _SPARE,
-        # It must not end before the answers.
-        graceful_shutdown_timeout_s=args.shutdown_timeout_s + _SPARE_S,
-    )
-    return ingress.bind(args, read_keys(args.api_key_file), groups.bind(args))
+    return ingress.bind(args, read_keys(args.api_key_file), host.bind(args))
