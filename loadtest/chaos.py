@@ -9,11 +9,14 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import httpx
-import openai
 
 from loadtest.errors import LoadTestError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 ROLES = ("drafter", "target", "ingress", "coordinator")
 """Whose processes ``/health`` names."""
@@ -51,7 +54,7 @@ class Outcome:
 
 async def run(
     http: httpx.AsyncClient,
-    client: openai.AsyncOpenAI,
+    client: "AsyncOpenAI",
     model: str,
     requests: int,
     tokens: int,
@@ -75,6 +78,8 @@ async def run(
         seed: Chooses the processes.
         progress: Called at the end of each request.
     """
+    from openai import APIError
+
     room = asyncio.Semaphore(concurrency)
     retried = 0
 
@@ -90,7 +95,7 @@ async def run(
                     temperature=0,
                     extra_body={"ignore_eos": True},
                 )
-            except openai.APIError:
+            except APIError:
                 return None
             finally:
                 progress()
@@ -101,6 +106,20 @@ async def run(
     async with _disturbed(http, kill, every_s, random.Random(seed)) as kills:
         texts = await asyncio.gather(*map(text, range(requests)))
     return Outcome(tuple(texts), retried, kills, time.perf_counter() - started)
+
+
+def openai_client(http: httpx.AsyncClient, api_key: str | None, retries: int) -> "AsyncOpenAI":
+    """The client that people use. No other part of the load test needs its package.
+
+    Raises:
+        LoadTestError: It is not installed.
+    """
+    try:
+        from openai import AsyncOpenAI
+    except ImportError:
+        raise LoadTestError("chaos needs the openai client: pip install openai") from None
+    url = str(http.base_url.join("v1"))
+    return AsyncOpenAI(base_url=url, api_key=api_key or "none", max_retries=retries)
 
 
 def check_local(http: httpx.AsyncClient) -> None:

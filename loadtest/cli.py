@@ -4,10 +4,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
-import openai
 import typer
 import yaml
 from rich.console import Console
@@ -24,6 +23,9 @@ from loadtest.report.page import write_page
 from loadtest.run import run as run_scenario
 from loadtest.scenario import Scenario
 from loadtest.summary import PAGE, RECORDS, SUMMARY, Summary, read_summary, write_summary
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 
 class _OneLineErrors(TyperGroup):
@@ -175,16 +177,14 @@ def chaos_command(
         raise LoadTestError(f"--kill {unknown[0]}: choose among {', '.join(chaos.ROLES)}")
     http = _http(url, api_key)
     chaos.check_local(http)
-    client = openai.AsyncOpenAI(
-        base_url=str(http.base_url.join("v1")), api_key=api_key or "none", max_retries=retries
-    )
+    client = chaos.openai_client(http, api_key, retries)
     outcomes = asyncio.run(_chaos(http, client, requests, tokens, concurrency, kill, every_s, seed))
     print_chaos(outcomes)
 
 
 async def _chaos(
     http: httpx.AsyncClient,
-    client: openai.AsyncOpenAI,
+    client: "AsyncOpenAI",
     requests: int,
     tokens: int,
     concurrency: int,

@@ -25,6 +25,15 @@ def test_it_is_a_module_that_can_be_run() -> None:
     assert (result.returncode, "smoke" in result.stdout) == (0, True)
 
 
+def test_only_chaos_needs_the_openai_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    code = "import sys; sys.modules['openai'] = None; import loadtest.cli"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    result = loadtest("chaos")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "pip install openai" in result.stderr
+
+
 @pytest.fixture(scope="module")
 def sweep(fake_url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with two points, in one of which every request fails."""
