@@ -9,11 +9,10 @@ from dsi_ray.cli.figures import (
     Out,
     Seed,
     check_outputs,
-    print_rows,
-    save_rows,
+    report,
     with_progress,
 )
-from dsi_ray.cli.json_file import STDOUT, JsonFile, write_json
+from dsi_ray.cli.json_file import JsonFile
 
 _CHAOS_COLUMNS: Columns = {
     "server": ("server", "s"),
@@ -80,9 +79,7 @@ def chaos(
         4 * requests,
         lambda step: study(config, requests, tokens, concurrency, every_s, hang_s, seed, step),
     )
-    if json_file != STDOUT:
-        print_rows("What happens to a random server", rows, _CHAOS_COLUMNS)
-    write_json({"rows": rows}, json_file)
+    report("What happens to a random server", rows, _CHAOS_COLUMNS, json_file)
 
 
 def lost_drafter(
@@ -99,9 +96,7 @@ def lost_drafter(
         experiment.steps(prompts),
         lambda step: experiment.study(prompts, tokens, step),
     )
-    if json_file != STDOUT:
-        print_rows("DSI against non-SI", rows, _LOST_COLUMNS)
-    write_json({"rows": rows}, json_file)
+    report("DSI against non-SI", rows, _LOST_COLUMNS, json_file)
 
 
 def nodes(
@@ -123,7 +118,5 @@ def nodes(
         len(added_ms) * len(experiment.DRAFTERS) * experiment.ROWS,
         lambda step: experiment.study(added_ms, traces, tokens, seed, step),
     )
-    if json_file != STDOUT:
-        print_rows("DSI on two nodes, by what the network adds to a packet", rows, _NODES_COLUMNS)
-    save_rows(out, "nodes", rows)
-    write_json({"rows": rows}, json_file)
+    title = "DSI on two nodes, by what the network adds to a packet"
+    report(title, rows, _NODES_COLUMNS, json_file, out, "nodes")

@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dsi_ray.cli.json_file import check_writable
+from dsi_ray.cli.json_file import STDOUT, check_writable, write_json
 from dsi_ray.cli.progress import progress_bar
 from dsi_ray.config import ConfigError
 
@@ -59,12 +59,26 @@ def check_outputs(out: Path | None, json_file: Path | None) -> None:
         raise ConfigError(f"cannot write into {out}: {error.strerror}") from error
 
 
-def save_rows(out: Path | None, name: str, rows: Rows) -> None:
-    """Writes ``name``.csv if results are to be kept."""
+def report(
+    title: str,
+    rows: Rows,
+    columns: Columns,
+    json_file: Path | None,
+    out: Path | None = None,
+    name: str = "",
+) -> None:
+    """Prints rows, unless stdout is for JSON; writes JSON, and ``name``.csv into ``out``."""
+    if json_file != STDOUT:
+        print_rows(title, rows, columns)
+    if out is not None:
+        _save_rows(out, name, rows)
+    write_json({"rows": rows}, json_file)
+
+
+def _save_rows(out: Path, name: str, rows: Rows) -> None:
     from dsi_ray.experiments.export import write_csv
 
-    if out is not None:
-        write_csv(out / f"{name}.csv", rows)
+    write_csv(out / f"{name}.csv", rows)
 
 
 def print_rows(title: str, rows: Rows, columns: Columns) -> None:
@@ -84,7 +98,7 @@ def save_heatmaps(out: Path, name: str, title: str, grids: Mapping[str, Sequence
     from dsi_ray.experiments.plots import Panel, draw_heatmaps
 
     for kind, cells in grids.items():
-        save_rows(out, f"{name}_{kind}", [cell.as_row() for cell in cells])
+        _save_rows(out, f"{name}_{kind}", [cell.as_row() for cell in cells])
         panels = [
             Panel(
                 f"({letter}) {panel}",
@@ -123,7 +137,7 @@ def save_joint(out: Path, rows: Rows) -> None:
     """Writes the joint plan, as CSV and PNG: a line for each number of devices of a server."""
     from dsi_ray.experiments.plots import draw_lines
 
-    save_rows(out, "joint_plan", rows)
+    _save_rows(out, "joint_plan", rows)
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         point = row["sp_degree"], row["dsi_ms_per_token"]

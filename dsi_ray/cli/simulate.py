@@ -14,9 +14,9 @@ from dsi_ray.cli.figures import (
     Seed,
     check_outputs,
     print_rows,
+    report,
     save_grid,
     save_heatmaps,
-    save_rows,
     save_table,
     with_progress,
 )
@@ -164,12 +164,9 @@ def table(
             2 * traces * len(PAPER_ROWS),
             lambda step: [measure_row(row, traces, seed, tokens, step) for row in PAPER_ROWS],
         )
-    if json_file != STDOUT:
-        print_rows("Table 2 of the paper on Ray, SP 7", rows, _TABLE_COLUMNS)
-    save_rows(out, "table_2", rows)
+    report("Table 2 of the paper on Ray, SP 7", rows, _TABLE_COLUMNS, json_file, out, "table_2")
     if out is not None:
         save_table(out, rows)
-    write_json({"rows": rows}, json_file)
 
 
 @app.command(cls=JsonCommand)
@@ -191,12 +188,9 @@ def grid(
         cells,
         lambda step: experiment.measure_grid(target_ms, traces, seed, tokens, step),
     )
-    if json_file != STDOUT:
-        print_rows("DSI against non-SI and SI", rows, _GRID_COLUMNS)
-    save_rows(out, "grid", rows)
+    report("DSI against non-SI and SI", rows, _GRID_COLUMNS, json_file, out, "grid")
     if out is not None:
         save_grid(out, rows)
-    write_json({"rows": rows}, json_file)
 
 
 @app.command(cls=JsonCommand)
@@ -223,10 +217,7 @@ def jitter(
 
     check_outputs(out, json_file)
     rows = with_progress("Virtual time", len(PAPER_ROWS), run)
-    if json_file != STDOUT:
-        print_rows(f"Jitter {amount:.0%}, SP {sp_degree}", rows, _JITTER_COLUMNS)
-    save_rows(out, "jitter", rows)
-    write_json({"rows": rows}, json_file)
+    report(f"Jitter {amount:.0%}, SP {sp_degree}", rows, _JITTER_COLUMNS, json_file, out, "jitter")
 
 
 @app.command(cls=JsonCommand)
@@ -269,9 +260,6 @@ def throughput(
     )
     rows = [row.as_row() for row in measured]
     title = f"{devices} devices, drafter {drafter_ms / target_ms:.0%}, acceptance {acceptance:.0%}"
-    if json_file != STDOUT:
-        print_rows(f"Latency under load: {title}", rows, _LOAD_COLUMNS)
-    save_rows(out, "throughput", rows)
+    report(f"Latency under load: {title}", rows, _LOAD_COLUMNS, json_file, out, "throughput")
     if out is not None:
         experiment.draw(out / "throughput.png", title, measured)
-    write_json({"rows": rows}, json_file)
