@@ -1,6 +1,7 @@
 """What the dashboard shows: a table of panels."""
 
 from dataclasses import replace
+from functools import partial
 
 from deployments.grafana.panel import WIDTH, Panel, Row, percentiles, rate
 from dsi_ray.runtime.metrics.catalogue import PREFIX
@@ -13,6 +14,9 @@ _JUDGED = f"({rate('accepted_tokens_total')} + {rate('rejected_tokens_total')})"
 _TOKENS_PER_S = f"{rate('decoded_tokens_total')} / {rate('decode_seconds_total')}"
 _KV_READ = " + ".join(rate(f"kv_{kind}_tokens_total") for kind in ("computed", "reused", "shared"))
 
+_share = partial(Panel, unit="percentunit", limits=(0, 1))
+"""A panel of parts of a whole."""
+
 _SPEED_UP = Panel(
     "Speed-up over non-SI",
     "Time of a target forward over the time of an output token: above 1 DSI is faster than the "
@@ -21,41 +25,33 @@ _SPEED_UP = Panel(
     unit="suffix:×",
     floor=1,
 )
-_SP_UTILISATION = Panel(
+_SP_UTILISATION = _share(
     "SP utilisation",
     "Share of the target servers' time in forwards, and in forwards that gave the text something.",
     {
         "busy": f"{_BUSY} / {_SERVERS}",
         "useful": f"{rate('target_busy_seconds_total', where=_USEFUL)} / {_SERVERS}",
     },
-    unit="percentunit",
-    limits=(0, 1),
 )
-_ACCEPTANCE = Panel(
+_ACCEPTANCE = _share(
     "Acceptance",
     "Share of guessed positions where the target agreed.",
     {"acceptance": f"{rate('accepted_tokens_total')} / {_JUDGED}"},
-    unit="percentunit",
-    limits=(0, 1),
 )
-_WASTED = Panel(
+_WASTED = _share(
     "Wasted forwards",
     "Share of target forwards that gave the text nothing.",
     {"wasted": f"{rate('wasted_forwards_total')} / {rate('target_forwards_total')}"},
-    unit="percentunit",
-    limits=(0, 1),
 )
 _TOKENS = Panel(
     "Output tokens a second",
     "Of all requests together.",
     {"tokens/s": rate("committed_tokens_total")},
 )
-_ALIVE = Panel(
+_ALIVE = _share(
     "Target servers alive",
     "Share of those that there are to be.",
     {"alive": f"{_SERVERS} / sum({PREFIX}target_servers_configured)"},
-    unit="percentunit",
-    limits=(0, 1),
     floor=1,
 )
 
@@ -176,14 +172,12 @@ ROWS = [
                 unit="s",
                 stacked=True,
             ),
-            Panel(
+            _share(
                 "Servers",
                 "A lane a server: share of its time in forwards.",
                 {"{{server}}": rate("server_busy_seconds_total", by="server")},
-                unit="percentunit",
                 kind="status-history",
                 width=WIDTH,
-                limits=(0, 1),
             ),
         ],
     ),
@@ -191,7 +185,7 @@ ROWS = [
         "Drafts",
         [
             _ACCEPTANCE,
-            Panel(
+            _share(
                 "Acceptance by position",
                 "Share of runs of drafts that were right up to this position and at it, over all "
                 "of the time that is shown.",
@@ -201,9 +195,7 @@ ROWS = [
                     f"(increase({PREFIX}accepted_tokens_at_position_total[$__range])) "
                     f"/ scalar(sum(increase({PREFIX}draft_runs_total[$__range]))))"
                 },
-                unit="percentunit",
                 kind="bargauge",
-                limits=(0, 1),
             ),
             Panel(
                 "Lookahead",
@@ -256,7 +248,7 @@ ROWS = [
                 {kind: f"sum({PREFIX}kv_{kind}_bytes)" for kind in ("used", "cached", "budget")},
                 unit="bytes",
             ),
-            Panel(
+            _share(
                 "Fill by server",
                 "Share of the budget.",
                 {
@@ -264,15 +256,11 @@ ROWS = [
                     f"+ sum by (server) ({PREFIX}kv_cached_bytes)) "
                     f"/ (sum by (server) ({PREFIX}kv_budget_bytes) > 0)"
                 },
-                unit="percentunit",
-                limits=(0, 1),
             ),
-            Panel(
+            _share(
                 "Prefix hits",
                 "Share of all tokens that were found in another request's cache.",
                 {"hits": f"{rate('kv_shared_tokens_total')} / ({_KV_READ})"},
-                unit="percentunit",
-                limits=(0, 1),
             ),
             Panel(
                 "Evictions",

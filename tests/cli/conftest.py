@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dsi_ray.experiments.processes import parents
+
 COMMAND = [sys.executable, "-c", "from dsi_ray.cli import app; app(prog_name='dsi-ray')"]
 SIMULATED = [
     "--target=simulated:tpot_ms=10",
@@ -32,12 +34,8 @@ def dsi_ray(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[st
 def descendants(pid: int) -> set[int]:
     """The ids of all processes that ``pid`` and its children have started and that still run."""
     children: dict[int, list[int]] = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            after_name = file.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        children.setdefault(int(after_name[1]), []).append(int(file.parent.name))
+    for child, parent in parents().items():
+        children.setdefault(parent, []).append(child)
     found: set[int] = set()
     waiting = [pid]
     while waiting:
