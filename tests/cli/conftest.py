@@ -1,5 +1,6 @@
 """The command in a process of its own, as users run it."""
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -42,6 +43,16 @@ def descendants(pid: int) -> set[int]:
         new = children.get(waiting.pop(), [])
         found.update(new)
         waiting += new
+    return found
+
+
+def titles(pid: int) -> dict[int, str]:
+    """What the processes that ``pid`` has started call themselves: Ray names its actors."""
+    found = {}
+    for child in descendants(pid):
+        # It may have ended.
+        with contextlib.suppress(OSError):
+            found[child] = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ").strip()
     return found
 
 

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from dsi_ray.runtime.groups import Groups
 from dsi_ray.runtime.keeper import Keeper
 from dsi_ray.runtime.request import Chunk
 from dsi_ray.runtime.roster import Roster
-from tests.cli.conftest import descendants
+from tests.cli.conftest import titles
 
 GROUPS = 2
 LONG = SamplingParams(max_tokens=100)
@@ -57,9 +56,8 @@ def engine(others: int) -> Iterator[Engine]:
 
 def actors() -> Counter[str]:
     """The processes of actors that this session's Ray runs, by what they call themselves."""
-    titles = (Path(f"/proc/{pid}/cmdline") for pid in descendants(os.getpid()))
     # While a method runs, its name follows after a dot.
-    names = [file.read_text().strip("\0").partition(".")[0] for file in titles if file.exists()]
+    names = [title.partition(".")[0] for title in titles(os.getpid()).values()]
     return Counter(name for name in names if name in ("ray::Coordinator", "ray::ModelServer"))
 
 

@@ -1,12 +1,15 @@
-"""The coordinator of a running server dies: clients hear of it, and Serve need not mend it."""
+"""The coordinator of a running server dies, or the host of its groups: clients hear of it."""
 
 import json
 import os
 import signal
 import time
+from typing import Any
 
 import httpx
 import ray
+
+from tests.cli.conftest import titles
 
 LONG = {
     "model": "demo",
@@ -17,11 +20,28 @@ LONG = {
 }
 SHORT = {**LONG, "max_tokens": 9}
 DEADLINE_S = 30
+HOST = "ray::ServeReplica:dsi-ray:Groups"
 
 
 def placement_groups() -> int:
     table = ray.util.placement_group_table()
     return sum(group["state"] != "REMOVED" for group in table.values())
+
+
+def until_healthy(http: httpx.Client) -> dict[str, Any]:
+    """Polls until some group serves."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (health := http.get("/health")).status_code != 200:
+        assert time.monotonic() < deadline, health.text
+        time.sleep(0.02)
+    body: dict[str, Any] = health.json()
+    return body
+
+
+def host() -> int:
+    """The process of the deployment that hosts the groups."""
+    (pid,) = (pid for pid, title in titles(os.getpid()).items() if title.startswith(HOST))
+    return pid
 
 
 def test_the_replica_outlives_its_coordinator(http: httpx.Client, url: str) -> None:
@@ -36,13 +56,26 @@ def test_the_replica_outlives_its_coordinator(http: httpx.Client, url: str) -> N
         *_, last = filter(None, lines)
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "unavailable"
 
-    deadline = time.monotonic() + DEADLINE_S
-    while (health := http.get("/health")).status_code != 200:
-        assert time.monotonic() < deadline, health.text
-        time.sleep(0.02)
-    assert [g["rebuilds"] for g in health.json()["groups"]] == [group["rebuilds"] + 1]
+    health = until_healthy(http)
+    assert [g["rebuilds"] for g in health["groups"]] == [group["rebuilds"] + 1]
     after = http.post("/v1/completions", json=SHORT).json()["choices"]
     assert after == expected
     # The very same one: Serve has not started another.
     assert http.get("/v1/models").json()["data"] == replica
     assert placement_groups() == before
+
+
+def test_the_ingress_outlives_the_host_of_its_groups(http: httpx.Client) -> None:
+    before = placement_groups()
+    first = until_healthy(http)
+    expected = http.post("/v1/completions", json=SHORT).json()["choices"]
+    os.kill(host(), signal.SIGKILL)
+    deadline = time.monotonic() + DEADLINE_S
+    while (health := until_healthy(http))["groups"][0]["pid"] == first["groups"][0]["pid"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert health["ingress"] == first["ingress"]
+    assert http.post("/v1/completions", json=SHORT).json()["choices"] == expected
+    while placement_groups() != before:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
