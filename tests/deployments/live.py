@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,6 @@ from tests.deployments.serve_files import FOLDER, ROOT
 
 _BINARIES = ROOT / ".venv" / "prometheus" / "usr" / "bin"
 """Where ``make test`` puts them."""
-
-_REPORT_MS = 3000
-"""Ray forgets a gauge after twice that time, and we set ours every 5 s."""
 
 DEADLINE_S = 120
 
@@ -58,21 +57,40 @@ def process(command: Sequence[str], **options: Any) -> Iterator["subprocess.Pope
             running.terminate()
 
 
+@dataclass(frozen=True)
+class Head:
+    """A Ray head with a dashboard.
+
+    Attributes:
+        address: For drivers.
+        dashboard: URL of its REST API.
+        services: The list of what is to be scraped.
+    """
+
+    address: str
+    dashboard: str
+    services: Path
+
+
 @contextlib.contextmanager
-def cluster() -> Iterator[tuple[str, Path]]:
-    """A Ray head with a dashboard; gives its address and the list of what is to be scraped."""
+def cluster(*settings: str, **environment: str) -> Iterator[Head]:
+    """A cluster of one node; ``settings`` are more of those of ``ray start``."""
     # Not pytest's own folder: the paths of sockets may not be long.
-    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
-        port = free_port()
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        port, dashboard = free_port(), free_port()
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
-        command += ["--num-cpus=8", f"--port={port}", f"--temp-dir={folder}"]
-        command += [f"--dashboard-port={free_port()}", f"--ray-client-server-port={free_port()}"]
+        command += [*settings, f"--port={port}", f"--temp-dir={folder}"]
+        command += [f"--dashboard-port={dashboard}", f"--ray-client-server-port={free_port()}"]
         command += [f"--dashboard-agent-listen-port={free_port()}", "--disable-usage-stats"]
-        environment = {**os.environ, "RAY_metrics_report_interval_ms": str(_REPORT_MS)}
-        with process(command, env=environment, stderr=subprocess.DEVNULL):
-            services = Path(folder) / "prom_metrics_service_discovery.json"
-            wait_until(services.exists, lambda: "Ray does not start")
-            yield f"127.0.0.1:{port}", services
+        options = {"stderr": subprocess.DEVNULL, "start_new_session": True}
+        with process(command, env={**os.environ, **environment}, **options) as head:
+            try:
+                services = Path(folder) / "prom_metrics_service_discovery.json"
+                wait_until(services.exists, lambda: "Ray does not start")
+                yield Head(f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}", services)
+            finally:
+                # Asked to end, it would take half a minute.
+                os.killpg(head.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,8 @@ from tests.deployments import live
 from tests.deployments.test_monitoring import PANELS, RULES, expressions
 
 _WATCHED_S = 8.0
+# Ray forgets a gauge after twice this time, and we set ours every 5 s.
+_OFTEN = {"RAY_metrics_report_interval_ms": "3000"}
 _TRIES = 4
 
 
@@ -28,9 +30,11 @@ def url_and_prometheus(
     if program is None:
         pytest.skip("prometheus is not installed: make test fetches it where apt-get can")
     with (
-        live.cluster() as (address, services),
-        live.server(address, "--sp-degree=2") as url,
-        live.prometheus(program, tmp_path_factory.mktemp("prometheus"), url, services) as watching,
+        live.cluster("--num-cpus=8", **_OFTEN) as head,
+        live.server(head.address, "--sp-degree=2") as url,
+        live.prometheus(
+            program, tmp_path_factory.mktemp("prometheus"), url, head.services
+        ) as watching,
         live.load(url, clients=2),
     ):
         yield url, Prometheus(watching)

@@ -1,11 +1,8 @@
 """``serve deploy`` of the files: on a CPU as they are, for GPUs up to the placement."""
 
-import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +11,10 @@ import pytest
 import yaml
 
 from dsi_ray.runtime.placement import bundles
-from tests.deployments.live import free_port
+from tests.deployments import live
 from tests.deployments.serve_files import APP_NAME, FILES, FOLDER, serving_config
 
 DEADLINE_S = 240
-BIN = Path(sys.executable).parent
 # More than any file asks for. Ray believes what it is told: there are no such devices.
 NODE = [
     "--num-cpus=64",
@@ -29,29 +25,14 @@ NODE = [
 
 @pytest.fixture
 def dashboard(starts_ray: None) -> Iterator[httpx.Client]:
-    """A cluster of its own with the REST API that `serve deploy` speaks to."""
-    port = free_port()
-    ports = {
-        "port": free_port(),
-        "dashboard-port": port,
-        "dashboard-agent-listen-port": free_port(),
-        "ray-client-server-port": free_port(),
-    }
-    command = [str(BIN / "ray"), "start", "--head", "--block", *NODE]
-    with subprocess.Popen(
-        [*command, *(f"--{name}={value}" for name, value in ports.items())],
-        # Without a hub it would look for the models for minutes before it asks for devices.
-        env={**os.environ, "RAY_ADDRESS": "", "HF_HUB_OFFLINE": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as head:
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-                until(lambda: answers(client))
-                yield client
-        finally:
-            os.killpg(head.pid, signal.SIGKILL)
+    """The REST API that `serve deploy` speaks to, of a cluster of its own."""
+    # Without a hub it would look for the models for minutes before it asks for devices.
+    with (
+        live.cluster(*NODE, HF_HUB_OFFLINE="1") as head,
+        httpx.Client(base_url=head.dashboard, timeout=60) as client,
+    ):
+        live.wait_until(lambda: answers(client), lambda: "the dashboard does not answer")
+        yield client
 
 
 def answers(dashboard: httpx.Client) -> bool:
@@ -61,22 +42,14 @@ def answers(dashboard: httpx.Client) -> bool:
         return False
 
 
-def until(holds: Callable[[], Any]) -> Any:
-    """Polls until something holds, and returns it."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not (value := holds()):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return value
-
-
 def deploy(dashboard: httpx.Client, config: dict[str, Any], folder: Path) -> int:
     """Runs `serve deploy`, with a port that is free; returns the port."""
-    port: int = free_port()
+    port = live.free_port()
     config["http_options"]["port"] = port
     file = folder / "serve.yaml"
     file.write_text(yaml.safe_dump(config))
-    command = [str(BIN / "serve"), "deploy", str(file), f"--address={dashboard.base_url}"]
+    program = Path(sys.executable).with_name("serve")
+    command = [str(program), "deploy", str(file), f"--address={dashboard.base_url}"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     assert result.returncode == 0, result.stderr
     return port
@@ -90,7 +63,7 @@ def test_the_laptop_answers(dashboard: httpx.Client, tmp_path: Path) -> None:
         assert application["status"] != "DEPLOY_FAILED", application
         return str(application["status"])
 
-    until(lambda: status() == "RUNNING")
+    live.wait_until(lambda: status() == "RUNNING", status)
     body = {"model": "demo", "prompt": "def main():", "max_tokens": 5, "ignore_eos": True}
     answer = httpx.post(f"http://127.0.0.1:{port}/v1/completions", json=body, timeout=60)
     assert answer.json()["usage"]["completion_tokens"] == 5
@@ -115,7 +88,7 @@ def test_groups_for_gpus_get_their_devices(dashboard: httpx.Client, tmp_path: Pa
             if group["state"] == "CREATED"
         ]
 
-    until(lambda: len(created()) == len(files))
+    live.wait_until(lambda: len(created()) == len(files), created)
     wanted = [bundles(serving_config(file.read_text())) for file in files]
     assert sorted(created()) == sorted(sorted(map(in_order, group)) for group in wanted)
 
