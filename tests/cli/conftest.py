@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import ray
 
 from dsi_ray.experiments.processes import parents
 
@@ -15,6 +16,12 @@ SIMULATED = [
     "--target=simulated:tpot_ms=10",
     "--drafter=simulated:tpot_ms=2,acceptance_rate=0.8",
 ]
+
+
+@pytest.fixture(scope="session")
+def on_cluster(ray_cluster: None) -> str:
+    """The flag for the tests' own Ray, where a command need not start one."""
+    return f"--address={ray.get_runtime_context().gcs_address}"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""``dsi-ray bench`` and ``dsi-ray demo``, on a Ray of their own."""
+"""``dsi-ray bench`` and ``dsi-ray demo``."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from .conftest import SIMULATED, dsi_ray
-
-pytestmark = pytest.mark.usefixtures("starts_ray")
 
 FIGURES = {
     "tokens",
@@ -23,9 +21,9 @@ FIGURES = {
 }
 
 
-def test_bench_writes_its_figures() -> None:
+def test_bench_writes_its_figures(on_cluster: str) -> None:
     arguments = ["--prompts=2", "--max-tokens=8", "--si-lookahead=2", "--si-lookahead=3"]
-    result = dsi_ray("bench", *SIMULATED, *arguments, "--json=-")
+    result = dsi_ray("bench", *SIMULATED, on_cluster, *arguments, "--json=-")
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
     assert [row["name"] for row in report["rows"]] == ["non-SI", "SI k=2", "SI k=3", "DSI"]
@@ -35,9 +33,11 @@ def test_bench_writes_its_figures() -> None:
     assert {"versions", "cores", "commit"} <= report["environment"].keys()
 
 
+@pytest.mark.usefixtures("starts_ray")
 def test_demo_serves_streams_and_compares(port: int, tmp_path: Path) -> None:
     file = tmp_path / "demo.json"
-    result = dsi_ray("demo", f"--port={port}", "--prompts=1", "--max-tokens=12", f"--json={file}")
+    arguments = [f"--port={port}", "--sp-degree=1", "--prompts=1", "--max-tokens=12"]
+    result = dsi_ray("demo", *arguments, f"--json={file}")
     assert result.returncode == 0, result.stderr
     assert f"http://127.0.0.1:{port}/v1" in result.stdout
     assert "NO" not in result.stdout.split()

@@ -1,18 +1,9 @@
-"""``dsi-ray generate`` on a Ray of its own."""
+"""``dsi-ray generate``, on a Ray of its own and on one that runs."""
 
 import json
 from pathlib import Path
 
 from .conftest import SIMULATED, dsi_ray
-
-
-def test_text_and_summary() -> None:
-    result = dsi_ray("generate", "hello", *SIMULATED, "--max-tokens=8")
-    assert result.returncode == 0
-    assert result.stdout.count("⟨") == 8
-    summary = result.stderr.splitlines()
-    assert len(summary) == 1
-    assert summary[0].startswith("8 tokens in ")
 
 
 def test_json_of_a_prompt_from_stdin() -> None:
@@ -27,15 +18,17 @@ def test_json_of_a_prompt_from_stdin() -> None:
     assert answer["stats"]["completion_tokens"] == 8
 
 
-def test_prompt_beyond_the_context_is_one_line() -> None:
-    result = dsi_ray("generate", "-", stdin="word " * 5000)
+def test_prompt_beyond_the_context_is_one_line(on_cluster: str, tmp_path: Path) -> None:
+    (config := tmp_path / "config.yaml").write_text("max_model_len: 9")
+    result = dsi_ray("generate", "0123456789", f"--config={config}", *SIMULATED, on_cluster)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
 
 
-def test_a_seed_repeats_a_sampled_text_with_every_algorithm() -> None:
+def test_a_seed_repeats_a_sampled_text_with_every_algorithm(on_cluster: str) -> None:
     sampled = ["--temperature=1", "--top-p=0.95", "--top-k=50", "--max-tokens=12", "--json"]
+    sampled += ["--sp-degree=1", on_cluster]
     first = dsi_ray("generate", "def main(", *sampled)
     assert first.returncode == 0, first.stderr
     answer = json.loads(first.stdout)
@@ -44,17 +37,21 @@ def test_a_seed_repeats_a_sampled_text_with_every_algorithm() -> None:
     assert json.loads(again.stdout)["tokens"] == answer["tokens"]
 
 
-def test_a_temperature_without_logits_is_one_line() -> None:
-    result = dsi_ray("generate", "hello", *SIMULATED, "--temperature=1")
+def test_a_temperature_without_logits_is_one_line(on_cluster: str) -> None:
+    result = dsi_ray("generate", "hello", *SIMULATED, on_cluster, "--temperature=1")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: the target (simulated) has no logits")
     assert result.stderr.count("\n") == 1
 
 
-def test_trace_of_what_the_servers_did(tmp_path: Path) -> None:
+def test_text_summary_and_trace(on_cluster: str, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    result = dsi_ray("generate", "hello", *SIMULATED, "--max-tokens=8", f"--trace={file}")
+    arguments = [*SIMULATED, on_cluster, "--max-tokens=8", f"--trace={file}"]
+    result = dsi_ray("generate", "hello", *arguments)
     assert result.returncode == 0, result.stderr
+    assert result.stdout.count("⟨") == 8
+    summary = result.stderr.splitlines()[0]
+    assert summary.startswith("8 tokens in ")
     trace = json.loads(file.read_text())
     (request,) = trace["otherData"]["requests"]
     assert (request["algorithm"], request["over"]) == ("dsi", True)

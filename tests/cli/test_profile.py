@@ -1,4 +1,4 @@
-"""``profile`` on a simulated pair, on Ray."""
+"""``profile`` on a simulated pair."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,11 @@ from dsi_ray.config import EngineConfig, load
 from tests.cli.conftest import SIMULATED, dsi_ray
 
 
-def test_profile_measures_and_plans(tmp_path: Path) -> None:
+def test_profile_measures_and_plans(on_cluster: str, tmp_path: Path) -> None:
     prompts, plan = tmp_path / "prompts.txt", tmp_path / "plan.yaml"
     prompts.write_text("def add(a, b):\n\nimport os\n")
     flags = ("--prompt-file", str(prompts), "--max-tokens=16", "--servers=3", "--out", str(plan))
-    result = dsi_ray("profile", *SIMULATED, *flags, "--json", "-")
+    result = dsi_ray("profile", *SIMULATED, on_cluster, *flags, "--json", "-")
     assert result.returncode == 0, result.stderr
     figures = json.loads(result.stdout)
     assert figures["target"]["tpot"] > figures["drafter"]["tpot"] > 0

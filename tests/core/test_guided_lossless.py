@@ -24,7 +24,7 @@ from tests.core.language import Language
 from tests.core.sampled import SampledScenario
 from tests.core.schemas import schema
 
-SCHEMAS = 100
+SCHEMAS = 40
 MAX_TOKENS = 300
 """More than any text of these guides takes."""
 
@@ -118,21 +118,20 @@ def test_json_of_random_schemas_is_valid(demo_pair: DemoPair) -> None:
     [r"\d{3}-[a-f]{2,5}", r"(def|class) [a-z_]{1,12}(\(\))?:", r"[^\n]{0,20}\.", "[äöü🙂]{1,4}"],
 )
 def test_texts_match_the_regex(demo_pair: DemoPair, regex: str, temperature: float) -> None:
-    for seed in range(3):
+    for seed in range(2):
         text = demo_pair.decode(Guide("regex", regex), seed, temperature)
         assert re.fullmatch(regex, text), text
 
 
 def test_texts_are_choices(demo_pair: DemoPair) -> None:
     choices = ("yes", "yes, but", "no", 'quoted "text"\n', "naïve 🙂")
-    texts = [demo_pair.decode(Guide("choice", choices=choices), seed, 2.0) for seed in range(20)]
+    texts = [demo_pair.decode(Guide("choice", choices=choices), seed, 2.0) for seed in range(8)]
     assert set(texts) <= set(choices)
     assert len(set(texts)) > 1
 
 
 def test_a_json_object(demo_pair: DemoPair) -> None:
     """Nothing bounds such a text; where it ends, it is an object."""
-    for seed in range(3):
-        text, finish = demo_pair.decode_some(Guide.json_object(), seed, 0.3)
-        assert text.startswith("{")
-        assert finish is FinishReason.LENGTH or isinstance(json.loads(text), dict)
+    text, finish = demo_pair.decode_some(Guide.json_object(), 0, 0.3)
+    assert text.startswith("{")
+    assert finish is FinishReason.LENGTH or isinstance(json.loads(text), dict)

@@ -43,8 +43,8 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def continuations(
     target: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
 ) -> list[tuple[int, torch.Tensor]]:
-    """The prompts' lengths and greedy continuations."""
-    prompts = [torch.tensor([tokenizer(prompt)["input_ids"]]) for prompt in PROMPTS]
+    """Of every other prompt the length and the greedy continuation."""
+    prompts = [torch.tensor([tokenizer(prompt)["input_ids"]]) for prompt in PROMPTS[::2]]
     return [(p.shape[1], continue_greedily(target, p, NEW_TOKENS)) for p in prompts]
 
 

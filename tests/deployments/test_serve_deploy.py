@@ -23,7 +23,7 @@ NODE = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def dashboard(starts_ray: None) -> Iterator[httpx.Client]:
     """The REST API that `serve deploy` speaks to, of a cluster of its own."""
     # Without a hub it would look for the models for minutes before it asks for devices.

@@ -17,7 +17,7 @@ from dsi_ray.runtime.engine import Engine
 VOCAB = 37
 CONTEXT = 128
 EOS = 0
-PROMPT_COUNT = 10
+PROMPT_COUNT = 6
 
 
 @dataclass

@@ -10,7 +10,7 @@ from .fatal import FatalParams
 from .test_requests import is_idle, new_engine, wait_until
 
 PROMPTS = [[1 + i, 2, 3] for i in range(4)]
-TOKENS = 150
+TOKENS = 60
 
 
 def test_a_request_that_kills_servers_fails_alone(ray_cluster: None) -> None:

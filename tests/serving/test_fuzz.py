@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-SECONDS = 40
+SECONDS = 30
 CHAT = "path=/v1/chat/completions"
 """Half of the cases are for the largest schema."""
 
