@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from .conftest import SIMULATED, dsi_ray
 
 FIGURES = {
@@ -33,7 +31,6 @@ def test_bench_writes_its_figures(on_cluster: str) -> None:
     assert {"versions", "cores", "commit"} <= report["environment"].keys()
 
 
-@pytest.mark.usefixtures("starts_ray")
 def test_demo_serves_streams_and_compares(port: int, tmp_path: Path) -> None:
     file = tmp_path / "demo.json"
     arguments = [f"--port={port}", "--sp-degree=1", "--prompts=1", "--max-tokens=12"]

@@ -11,8 +11,6 @@ import pytest
 
 from .conftest import COMMAND, SIMULATED, descendants, dsi_ray, still_running
 
-pytestmark = pytest.mark.usefixtures("starts_ray")
-
 
 @pytest.fixture
 def server(port: int) -> Iterator["subprocess.Popen[str]"]:

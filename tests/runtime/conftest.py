@@ -18,6 +18,7 @@ VOCAB = 37
 CONTEXT = 128
 EOS = 0
 PROMPT_COUNT = 6
+DEMO_PROMPT_COUNT = 4
 
 
 @dataclass
@@ -120,7 +121,7 @@ def pair(request: pytest.FixtureRequest, ray_cluster: None, model_folder: Path) 
 
             target = str(TARGET_DIR)
             texts = [engine.tokenizer.encode(text) for text in PROMPTS]
-            prompts = [texts[0][:1], *texts[: PROMPT_COUNT - 1]]
+            prompts = [texts[0][:1], *texts[: DEMO_PROMPT_COUNT - 1]]
         else:
             prompts = random_prompts(PROMPT_COUNT)
         reference = AutoModelForCausalLM.from_pretrained(target, dtype=getattr(torch, dtype))

@@ -136,8 +136,8 @@ def test_bug_3_eos_mid_block(pair: Pair) -> None:
         params = SamplingParams(
             max_tokens=24, temperature=1, seed=seed, logit_bias={eos: 6 if eos == EOS else 3}
         )
-        found = pair.engine.generate(pair.prompts[4], params, Decoding(Algorithm.DSI, 8, 3))
-        assert found.tokens == pair.engine.generate(pair.prompts[4], params, NON_SI).tokens
+        found = pair.engine.generate(pair.prompts[3], params, Decoding(Algorithm.DSI, 8, 3))
+        assert found.tokens == pair.engine.generate(pair.prompts[3], params, NON_SI).tokens
         assert eos not in found.tokens[:-1]
         ends.add(len(found.tokens))
     assert len(ends) > 1
