@@ -98,6 +98,12 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
+def _advice(status: int) -> str:
+    if status == httpx.codes.UNAUTHORIZED:
+        return "give the server's key with --api-key or in OPENAI_API_KEY"
+    return "is the address right?"
+
+
 async def wait_until_ready(http: httpx.AsyncClient, timeout_s: float) -> str:
     """Waits for ``/v1/models`` and returns the first model's name.
 
@@ -105,18 +111,19 @@ async def wait_until_ready(http: httpx.AsyncClient, timeout_s: float) -> str:
         LoadTestError: The server refuses, or was not ready in time.
     """
     clock = Clock()
+    models = http.base_url.join("v1/models")
     while True:
         try:
-            response = await http.get("/v1/models")
+            response = await http.get(models)
             if response.is_success:
                 return str(response.json()["data"][0]["id"])
             problem = f"HTTP {response.status_code}"
             if response.status_code < 500:
-                raise LoadTestError(f"{http.base_url}v1/models: {problem}; a wrong key or address?")
+                raise LoadTestError(f"{models}: {problem}; {_advice(response.status_code)}")
         except httpx.TransportError as error:
             problem = str(error)
         except (ValueError, LookupError, TypeError) as error:
-            raise LoadTestError(f"{http.base_url}v1/models lists no models") from error
+            raise LoadTestError(f"{models} lists no models") from error
         if clock.now() >= timeout_s:
             raise LoadTestError(f"{http.base_url} was not ready in {timeout_s:g} s: {problem}")
         await asyncio.sleep(_POLL_S)

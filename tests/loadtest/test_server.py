@@ -1,6 +1,13 @@
 """What the server's counters say."""
 
-from loadtest.server import ServerFigures, parse_metrics, server_figures
+import asyncio
+import re
+
+import httpx
+import pytest
+
+from loadtest.errors import LoadTestError
+from loadtest.server import ServerFigures, parse_metrics, server_figures, wait_until_ready
 
 BEFORE = """
 # TYPE dsi_ray_target_busy_seconds counter
@@ -50,3 +57,19 @@ def test_a_counter_begins_with_its_first_event() -> None:
 
 def test_a_server_without_metrics() -> None:
     assert server_figures({}, {}, 4) == ServerFigures()
+
+
+@pytest.mark.parametrize(
+    ("base", "status", "advice"),
+    [("http://host", 401, "--api-key"), ("http://host/below", 404, "is the address right?")],
+)
+def test_a_server_that_refuses_is_named_with_what_to_do(
+    base: str, status: int, advice: str
+) -> None:
+    async def ask() -> None:
+        refusing = httpx.MockTransport(lambda _: httpx.Response(status))
+        async with httpx.AsyncClient(base_url=base, transport=refusing) as http:
+            await wait_until_ready(http, timeout_s=1)
+
+    with pytest.raises(LoadTestError, match=f"^{base}/v1/models: HTTP {status}; .*{re.escape(advice)}"):
+        asyncio.run(ask())
