@@ -64,7 +64,8 @@ def draw(
         return
     if panel["type"] != "bargauge":
         axes.set_xlim(begin, end)
-        minutes = np.arange(begin, end, 60 * max(1, (end - begin) // 480))
+        most_ticks = 2 * panel["gridPos"]["w"] / 3
+        minutes = np.arange(begin, end, 60 * math.ceil((end - begin) / (60 * most_ticks)))
         axes.set_xticks(minutes, [f"{(minute - begin) / 60:.0f} min" for minute in minutes])
     _KINDS[panel["type"]](axes, defaults, series)
     if panel["type"] == "timeseries" and len(series) > 1:

@@ -71,5 +71,6 @@ def test_a_server_that_refuses_is_named_with_what_to_do(
         async with httpx.AsyncClient(base_url=base, transport=refusing) as http:
             await wait_until_ready(http, timeout_s=1)
 
-    with pytest.raises(LoadTestError, match=f"^{base}/v1/models: HTTP {status}; .*{re.escape(advice)}"):
+    message = f"^{base}/v1/models: HTTP {status}; .*{re.escape(advice)}"
+    with pytest.raises(LoadTestError, match=message):
         asyncio.run(ask())
