@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from loadtest.clock import Clock
 from loadtest.errors import LoadTestError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ ROLES = ("drafter", "target", "ingress", "coordinator")
 """Whose processes ``/health`` names."""
 
 _HEALTH_S = 5.0
+_RECOVERY_S = 120.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -134,15 +136,35 @@ def check_local(http: httpx.AsyncClient) -> None:
         )
 
 
+async def check_names_processes(http: httpx.AsyncClient) -> None:
+    """Makes sure that the server says which processes it has.
+
+    Raises:
+        LoadTestError: It does not.
+    """
+    if not await processes(http, ROLES):
+        url = http.base_url.join("health")
+        raise LoadTestError(f"{url} names no processes: is that a healthy dsi-ray server?")
+
+
 async def recovered(http: httpx.AsyncClient) -> None:
-    """Waits until every group has all its servers."""
-    while True:
+    """Waits until every group has all its servers.
+
+    Raises:
+        LoadTestError: That takes too long.
+    """
+    clock = Clock()
+    while clock.now() < _RECOVERY_S:
         with contextlib.suppress(httpx.HTTPError):
             answer = await http.get("/health", timeout=_HEALTH_S)
             groups = answer.json()["groups"] if answer.status_code == 200 else []
             if groups and not any(group["lost"] or group["suspected"] for group in groups):
                 return
         await asyncio.sleep(_HEALTH_S / 10)
+    raise LoadTestError(
+        f"{http.base_url} has not all its servers {_RECOVERY_S:g} s after the last request: "
+        "dsi-ray status says which are missing, the log why"
+    )
 
 
 @contextlib.asynccontextmanager

@@ -22,6 +22,7 @@ from loadtest.record import Record, by_point, read_records
 from loadtest.report.page import write_page
 from loadtest.run import run as run_scenario
 from loadtest.scenario import Scenario
+from loadtest.server import wait_until_ready
 from loadtest.summary import PAGE, RECORDS, SUMMARY, Summary, read_summary, write_summary
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+_READY_S = 10.0
+"""A server whose processes are to be killed is there already."""
 
 Folder = Annotated[Path, typer.Argument(help="Of a run.", exists=True, file_okay=False)]
 
@@ -196,7 +200,8 @@ async def _chaos(
     with _progress() as bar:
         task = bar.add_task("", total=requests, failed=0)
         async with http, client:
-            model = (await client.models.list()).data[0].id
+            model = await wait_until_ready(http, _READY_S)
+            await chaos.check_names_processes(http)
             for name, roles in (("undisturbed", ()), ("disturbed", kill)):
                 bar.reset(task, description=name)
                 outcome = await chaos.run(

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from loadtest import chaos
 from loadtest.cli import app
+from loadtest.errors import LoadTestError
 from tests.cli.conftest import COMMAND, SIMULATED
 
 REQUESTS, TOKENS, AT_ONCE = 40, 40, 8
@@ -71,6 +72,23 @@ def test_processes_are_killed_at_intervals(url: str) -> None:
     nothing, killed = result.stdout.splitlines()[-3:-1]
     assert nothing.split()[:4] == ["nothing", "0", "0", "0"]
     assert "target" in killed and killed.split()[2:4] == ["0", "0"]
+
+
+def test_somebody_elses_server_is_refused(fake_url: str) -> None:
+    result = CliRunner().invoke(app, ["chaos", f"--url={fake_url}"])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert f"{fake_url}/health" in result.stderr
+
+
+def test_who_does_not_recover_is_named(fake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chaos, "_RECOVERY_S", 0.1)
+
+    async def wait() -> None:
+        async with httpx.AsyncClient(base_url=fake_url) as http:
+            await chaos.recovered(http)
+
+    with pytest.raises(LoadTestError, match=fake_url):
+        asyncio.run(wait())
 
 
 @pytest.mark.parametrize(
