@@ -12,8 +12,6 @@ from dsi_ray.models.base import Extension, ForwardCancelled, Forwarded, Language
 
 R = TypeVar("R")
 
-_PAUSE_S = 0.0001
-
 
 class Forwards:
     """Computes the forwards of all requests, one at a time, each for all that have work.
@@ -117,9 +115,6 @@ class Forwards:
         """Computes until nothing is left."""
         while parts := self._next_parts():
             self._compute(parts)
-            # Gives the interpreter to the event loop, which has news now; it would otherwise wait
-            # until the next forward lets go of it.
-            time.sleep(_PAUSE_S)
 
     def _next_parts(self) -> list[tuple[Part, Sampling]]:
         with self._lock:
