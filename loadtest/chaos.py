@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -158,13 +158,18 @@ async def recovered(http: httpx.AsyncClient) -> None:
         with contextlib.suppress(httpx.HTTPError):
             answer = await http.get("/health", timeout=_HEALTH_S)
             groups = answer.json()["groups"] if answer.status_code == 200 else []
-            if groups and not any(group["lost"] or group["suspected"] for group in groups):
+            if groups and all(map(_is_whole, groups)):
                 return
         await asyncio.sleep(_HEALTH_S / 10)
     raise LoadTestError(
         f"{http.base_url} has not all its servers {_RECOVERY_S:g} s after the last request: "
         "dsi-ray status says which are missing, the log why"
     )
+
+
+def _is_whole(group: Mapping[str, Any]) -> bool:
+    # Of a group that is lost there is nothing else to say.
+    return group["healthy"] and not (group["lost"] or group["suspected"])
 
 
 @contextlib.asynccontextmanager

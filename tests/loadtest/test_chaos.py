@@ -80,6 +80,22 @@ def test_somebody_elses_server_is_refused(fake_url: str) -> None:
     assert f"{fake_url}/health" in result.stderr
 
 
+def test_a_lost_group_is_waited_for() -> None:
+    well = {"healthy": True, "lost": {}, "suspected": []}
+    answers = iter([[well, {"healthy": False, "error": "lost"}], [well, well]])
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"groups": next(answers)})
+
+    async def wait() -> None:
+        server = httpx.MockTransport(answer)
+        async with httpx.AsyncClient(base_url="http://host", transport=server) as http:
+            await chaos.recovered(http)
+
+    asyncio.run(wait())
+    assert next(answers, None) is None
+
+
 def test_who_does_not_recover_is_named(fake_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chaos, "_RECOVERY_S", 0.1)
 
