@@ -50,7 +50,7 @@ def test_text_summary_and_trace(on_cluster: str, tmp_path: Path) -> None:
     result = dsi_ray("generate", "hello", *arguments)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("⟨") == 8
-    summary = result.stderr.splitlines()[0]
+    (summary,) = result.stderr.splitlines()
     assert summary.startswith("8 tokens in ")
     trace = json.loads(file.read_text())
     (request,) = trace["otherData"]["requests"]
