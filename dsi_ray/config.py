@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -36,6 +37,29 @@ class Verification(StrEnum):
     REJECTION = "rejection"
     """As often as rejection sampling allows. The text has the target's distribution, but is not
     the one that the target alone gives for the seed."""
+
+
+class Transport(StrEnum):
+    """How messages between processes travel."""
+
+    AUTO = "auto"
+    """On lanes, or by actor calls to processes to which no lane can be opened."""
+
+    LANES = "lanes"
+    """On connections of their own."""
+
+    CALLS = "calls"
+    """By actor calls and streams, over Ray's ports alone."""
+
+
+def _port_range(ports: str) -> str:
+    first, _, last = ports.partition("-")
+    if not 1024 <= int(first) <= int(last or first) <= 65535:
+        raise ValueError("give ports from 1024 to 65535, the lower one first: 20000-20099")
+    return ports
+
+
+LanePorts = Annotated[str, Field(pattern=r"^\d{4,5}(-\d{4,5})?$"), AfterValidator(_port_range)]
 
 
 class _Schema(BaseModel):
@@ -184,6 +208,10 @@ class EngineConfig(_Schema):
         max_model_len: Longest prompt and output together; None means the target's own limit.
         placement_strategy: Ray's strategy for the servers' bundles.
         placement_timeout_s: Seconds to wait for the devices, such as nodes that are just starting.
+        transport: How processes talk: ``lanes`` (connections of their own), ``calls`` (Ray's actor
+            calls, where only Ray's ports are open), or ``auto``: calls where no lane can be opened.
+        lane_ports: Where lanes between nodes are listened for, such as ``20000-20099``; None takes
+            any free port. Lanes on one node need none.
         address: Of a running Ray cluster; None starts Ray on this machine.
     """
 
@@ -197,6 +225,8 @@ class EngineConfig(_Schema):
     max_model_len: Annotated[int, Field(ge=2)] | None = None
     placement_strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
     placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    transport: Transport = Transport.AUTO
+    lane_ports: LanePorts | None = None
     address: str | None = None
 
     @model_validator(mode="before")
@@ -222,6 +252,15 @@ class EngineConfig(_Schema):
         if self.algorithm is not Algorithm.NON_SI and not self.drafters:
             raise ValueError(f"algorithm {self.algorithm} needs a drafter: add one or use non-si")
         return self
+
+
+    @property
+    def lane_port_numbers(self) -> tuple[int, ...]:
+        """Where to listen for lanes from other nodes, the first free one; 0 is any."""
+        if self.lane_ports is None:
+            return (0,)
+        first, _, last = self.lane_ports.partition("-")
+        return tuple(range(int(first), int(last or first) + 1))
 
 
 C = TypeVar("C", bound=EngineConfig)

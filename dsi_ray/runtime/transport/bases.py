@@ -29,7 +29,7 @@ class SentPaths:
             task.request,
             mode,
             base,
-            task.tokens.upto(base).digest if base else b"",
+            task.tokens.upto(base).digest() if base else 0,
             pack_ids(task.tokens[base:]),
             task.start,
             task.limit,
@@ -64,7 +64,7 @@ class ReceivedPaths:
         known, sampling = self._last.get(begin.request, (Path.of(()), begin.sampling))
         base = known.upto(min(begin.base, len(known)))
         sampling = begin.sampling or sampling
-        if sampling is None or (begin.base and base.digest != begin.digest):
+        if sampling is None or (begin.base and base.digest() != begin.digest):
             return None
         tokens = base.extended(unpack_ids(begin.rest))
         self._last[begin.request] = tokens, sampling

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.request import Generation, TokenChunk
@@ -21,8 +21,8 @@ from dsi_ray.runtime.transport.frames import (
 )
 from dsi_ray.runtime.transport.lane import Lane, LaneEnded
 
-Deliver = Callable[[str, TokenChunk | EngineError], None]
-"""Takes a request's id and what it gets."""
+Deliver = Callable[[TokenChunk | EngineError], None]
+"""Takes what a request gets."""
 
 _to_coordinator = unpacker(ToCoordinator)
 _from_coordinator = unpacker(FromCoordinator)
@@ -33,44 +33,41 @@ class ClientLane:
 
     Args:
         connection: To a coordinator.
-        deliver: Called in the event loop with what requests get.
+        deliver: Called in the event loop with a ticket and what its request gets.
+
+    Attributes:
+        lane: The connection.
     """
 
-    def __init__(self, connection: socket.socket, deliver: Deliver) -> None:
+    def __init__(
+        self, connection: socket.socket, deliver: Callable[[str, TokenChunk | EngineError], None]
+    ) -> None:
         self._deliver = deliver
-        self._lane = Lane(connection, self._on_frame)
+        self.lane = Lane(connection, self._on_frame)
 
-    @property
-    def end(self) -> "asyncio.Future[LaneEnded]":
-        """Done, with the reason, once the lane has ended."""
-        return self._lane.end
-
-    def submit(self, generation: Generation) -> None:
+    def submit(self, ticket: str, generation: Generation) -> None:
         """Begins a request."""
-        prompt = pack_ids(generation.prompt)
         frame = Submit(
-            generation.id, prompt, generation.stop_ids, generation.sampling, generation.decoding
+            ticket,
+            generation.id,
+            pack_ids(generation.prompt),
+            generation.stop_ids,
+            generation.sampling,
+            generation.decoding,
         )
-        self._lane.send(pack(frame))
+        self.lane.send(pack(frame))
 
-    def abandon(self, request: str) -> None:
+    def abandon(self, ticket: str) -> None:
         """Ends a request that nobody waits for any more."""
-        self._lane.send(pack(Abandon(request)))
+        self.lane.send(pack(Abandon(ticket)))
 
     def stop(self, request: str) -> None:
         """Ends a request whose text is complete."""
-        self._lane.send(pack(Stop(request)))
-
-    def close(self) -> None:
-        """Ends the lane, and with it all of its requests."""
-        self._lane.close()
+        self.lane.send(pack(Stop(request)))
 
     def _on_frame(self, payload: bytes) -> None:
-        for request, chunk, error in unpack(_from_coordinator, payload).items:
-            if chunk is not None:
-                self._deliver(request, chunk)
-            else:
-                self._deliver(request, EngineError(error or "the request failed"))
+        for ticket, chunk, error in unpack(_from_coordinator, payload).items:
+            self._deliver(ticket, EngineError(error or "failed") if chunk is None else chunk)
 
 
 class ServedClient:
@@ -78,8 +75,9 @@ class ServedClient:
 
     Args:
         connection: To a client.
-        submit: Called with each new request.
-        abandon: Called with the id of each that nobody waits for.
+        submit: Called in the event loop with each new request and where to put what it gets.
+        leave: Called with the id of each request that nobody waits for; at the lane's end those
+            are all that are open.
         stop: Called with the id of each whose text is complete.
 
     Attributes:
@@ -89,29 +87,47 @@ class ServedClient:
     def __init__(
         self,
         connection: socket.socket,
-        submit: Callable[[Generation], None],
-        abandon: Callable[[str], None],
+        submit: Callable[[Generation, Deliver], None],
+        leave: Callable[[str], None],
         stop: Callable[[str], None],
     ) -> None:
-        self._submit, self._abandon, self._stop = submit, abandon, stop
+        self._submit, self._leave, self._stop = submit, leave, stop
+        self._open: dict[str, str] = {}
+        """The requests that will get more, by ticket."""
+        self._waiting: list[tuple[str, TokenChunk | None, str | None]] = []
         self.lane = Lane(connection, self._on_frame)
-
-    def deliver(self, items: Iterable[tuple[str, TokenChunk | EngineError]]) -> None:
-        """Sends what requests get."""
-        frame = Deliveries(
-            [
-                (request, None, str(got)) if isinstance(got, EngineError) else (request, got, None)
-                for request, got in items
-            ]
-        )
-        self.lane.send(pack(frame))
+        self.lane.end.add_done_callback(self._leave_all)
 
     def _on_frame(self, payload: bytes) -> None:
         match unpack(_to_coordinator, payload):
-            case Submit(request, prompt, stop_ids, sampling, decoding):
+            case Submit(ticket, request, prompt, stop_ids, sampling, decoding):
                 tokens = unpack_ids(prompt)
-                self._submit(Generation(request, tokens, stop_ids, sampling, decoding))
-            case Abandon(request):
-                self._abandon(request)
+                self._open[ticket] = request
+                self._submit(
+                    Generation(request, tokens, stop_ids, sampling, decoding),
+                    lambda got: self._put(ticket, got),
+                )
+            case Abandon(ticket):
+                if (gone := self._open.pop(ticket, None)) is not None:
+                    self._leave(gone)
             case Stop(request):
                 self._stop(request)
+
+    def _put(self, ticket: str, got: TokenChunk | EngineError) -> None:
+        if isinstance(got, EngineError):
+            self._waiting.append((ticket, None, str(got)))
+        else:
+            self._waiting.append((ticket, got, None))
+        if isinstance(got, EngineError) or got.finish_reason is not None:
+            self._open.pop(ticket, None)
+        if len(self._waiting) == 1:
+            # What one turn of the event loop has for all requests is one frame.
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self.lane.send(pack(Deliveries(waiting)))
+
+    def _leave_all(self, _: "asyncio.Future[LaneEnded]") -> None:
+        while self._open:
+            self._leave(self._open.popitem()[1])

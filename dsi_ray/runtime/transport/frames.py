@@ -22,7 +22,7 @@ class Begin(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         base: How many tokens of the last path that the server got for the request begin this one.
-        digest: Of these, so that both ends mean the same; empty where there are none.
+        digest: Of these, so that both ends mean the same; 0 where there are none.
         rest: The tokens after them.
         sampling: How the request's tokens are chosen, with its first task.
     """
@@ -31,7 +31,7 @@ class Begin(msgspec.Struct, frozen=True, array_like=True):
     request: str
     mode: Mode
     base: int
-    digest: bytes
+    digest: int
     rest: bytes
     start: int
     limit: int
@@ -74,8 +74,16 @@ class Unknown(msgspec.Struct, frozen=True, array_like=True, tag="unknown"):
 
 
 class Submit(msgspec.Struct, frozen=True, array_like=True, tag="submit"):
-    """To a coordinator: a request; see :class:`Generation`."""
+    """To a coordinator: a request; see :class:`Generation`.
 
+    Attributes:
+        ticket: Of this submission: two requests may be given one id.
+        request: The id.
+        prompt: int32.
+        stop_ids: As in the request, like all else.
+    """
+
+    ticket: str
     request: str
     prompt: bytes
     stop_ids: frozenset[int]
@@ -84,9 +92,9 @@ class Submit(msgspec.Struct, frozen=True, array_like=True, tag="submit"):
 
 
 class Abandon(msgspec.Struct, frozen=True, array_like=True, tag="abandon"):
-    """To a coordinator: nobody waits for this request any more."""
+    """To a coordinator: nobody waits for what was submitted with this ticket any more."""
 
-    request: str
+    ticket: str
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
@@ -96,7 +104,7 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
 
 
 class Deliveries(msgspec.Struct, frozen=True, array_like=True, tag="deliveries"):
-    """From a coordinator: what requests get, a chunk or an error, in order."""
+    """From a coordinator: what requests get, by ticket, a chunk or an error, in order."""
 
     items: list[tuple[str, TokenChunk | None, str | None]]
 

@@ -40,7 +40,7 @@ def with_lane(test: Callable[[Lane, socket.socket, Frames], Awaitable[None]]) ->
 
 async def until(condition: Callable[[], bool]) -> None:
     """Lets the event loop turn, which is what a lane needs, until it has done its part."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 
