@@ -12,13 +12,15 @@ from ray.util.placement_group import PlacementGroup
 
 from dsi_ray.config import EngineConfig
 from dsi_ray.core.group import Group
-from dsi_ray.core.member import Said
+from dsi_ray.core.member import JobError, Said
 from dsi_ray.core.messages import (
     Cancel,
     Emit,
+    Ended,
     Event,
     Fail,
     Output,
+    Reason,
     Release,
     Role,
     ServerId,
@@ -28,12 +30,13 @@ from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.active import Active, Deliver
 from dsi_ray.runtime.backoff import backoff
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.faults import Faults
 from dsi_ray.runtime.jobs import job_of
 from dsi_ray.runtime.life import Life, ended
+from dsi_ray.runtime.listeners import Listeners
 from dsi_ray.runtime.metrics.group import GroupMetrics, Report
 from dsi_ray.runtime.metrics.ray_export import keep_exporting
-from dsi_ray.runtime.outbox import Outbox
 from dsi_ray.runtime.outgoing import Outgoing
 from dsi_ray.runtime.placement import measure_pace, server_models, start_server
 from dsi_ray.runtime.ray_errors import root_cause
@@ -42,6 +45,9 @@ from dsi_ray.runtime.servers import Background, Server
 from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
 from dsi_ray.runtime.watchman import Watchman
+
+_SWEEP_S = 10.0
+"""How long a client may be without a stream."""
 
 _STATUS_S = 1.0
 """Whoever asks how the group is does not wait longer for a server that hangs."""
@@ -79,7 +85,7 @@ class Coordinator:
         self._group: Group
         self._watchman: Watchman
         self._active: dict[str, Active] = {}
-        self._outboxes: dict[str, Outbox] = {}
+        self._listeners = Listeners()
         self._outgoing = Outgoing()
         self._traces = TraceRecorder()
         self._metrics = GroupMetrics(self._servers)
@@ -110,6 +116,7 @@ class Coordinator:
         for server_id in self._servers:
             self._background.start(self._keep(server_id))
         self._background.start(keep_exporting(self.status))
+        self._background.start(self._sweep())
         of = dict(zip(self._servers, infos, strict=True))
         return GroupInfo(
             of[ServerId(Role.TARGET, 0)],
@@ -121,18 +128,19 @@ class Coordinator:
         """Never returns: who waits for it hears of the coordinator's end."""
         await asyncio.Event().wait()
 
-    async def submit(self, client: str, generation: Generation) -> None:
+    async def submit(self, client: str, ticket: str, generation: Generation) -> None:
         """Begins a request; what it gets goes into its client's stream."""
-        deliver = self._outboxes.setdefault(client, Outbox()).of(generation.id)
+        deliver = self._listeners.submit(client, ticket, generation.id)
+        if deliver is None:
+            return
         try:
             self._admit(generation, deliver)
         except Exception as error:
-            # The call itself is not waited for.
             deliver(EngineError(f"{type(error).__name__}: {error}"))
 
     async def outputs(self, client: str, life: Life) -> AsyncIterator[bytes]:
         """Yields what the requests of a client get. Closing it, or the client's end, ends them."""
-        outbox = self._outboxes.setdefault(client, Outbox())
+        outbox = self._listeners.stream(client)
         end = self._background.start(ended(life))
         end.add_done_callback(lambda _: outbox.close())
         try:
@@ -140,20 +148,23 @@ class Coordinator:
                 yield item
         finally:
             end.cancel()
-            del self._outboxes[client]
-            for request in outbox.open:
+            for request in self._listeners.leave(client):
                 self._leave(request)
 
     async def complete(self, generation: Generation) -> TokenChunk:
         """All tokens at once, in one message.
 
         Raises:
+            JobError: It cannot be admitted.
             EngineError: A server failed.
         """
         chunks: list[TokenChunk] = []
         done: asyncio.Future[TokenChunk] = asyncio.get_running_loop().create_future()
 
         def deliver(chunk: TokenChunk | EngineError) -> None:
+            if done.done():
+                # The call is being cancelled.
+                return
             if isinstance(chunk, EngineError):
                 done.set_exception(chunk)
                 return
@@ -167,15 +178,18 @@ class Coordinator:
         finally:
             self._leave(generation.id)
 
-    async def abandon(self, request: str) -> None:
-        """Ends a request that nobody waits for any more."""
-        self._leave(request)
+    async def abandon(self, ticket: str) -> None:
+        """Ends a request that nobody waits for any more, or will when it comes."""
+        request = self._listeners.abandon(ticket)
+        if request is not None:
+            self._leave(request)
 
     async def stop(self, request: str) -> None:
         """Ends a request whose text is complete: a last chunk without tokens follows."""
         active = self._active.get(request)
         if active is not None and not active.member.decoder.over:
-            active.stop()
+            with fatal_errors("the end of a request"):
+                active.stop()
             self._leave(request)
 
     async def status(self) -> dict[str, Any]:
@@ -226,11 +240,15 @@ class Coordinator:
 
     def _admit(self, generation: Generation, deliver: Deliver) -> None:
         arrived = time.perf_counter()
-        member, said = self._group.admit(job_of(generation))
-        trace = self._traces.open(member.decoder.request, generation.decoding.algorithm)
-        self._active[generation.id] = Active(generation, member, trace, deliver, arrived)
-        self._execute(said)
+        # What is wrong up to here is the request's own.
+        job = job_of(generation)
+        with fatal_errors("the begin of a request", JobError):
+            member, said = self._group.admit(job)
+            trace = self._traces.open(member.decoder.request, generation.decoding.algorithm)
+            self._active[generation.id] = Active(generation, member, trace, deliver, arrived)
+            self._execute(said)
 
+    @fatal_errors("the end of a request")
     def _leave(self, request: str) -> None:
         """The client has all, or has gone: what still runs is cancelled."""
         active = self._active.get(request)
@@ -243,12 +261,11 @@ class Coordinator:
         while True:
             try:
                 await self._servers[server_id].listen(self._on_events)
-            except ray.exceptions.RayError as error:
+            except (ray.exceptions.RayError, EOFError) as error:
                 self._lost[server_id] = self._faults.note(server_id, error)
             # It may only be out of reach: it would keep its devices from the next.
             self._servers[server_id].kill()
-            self._metrics.lost(server_id)
-            self._execute(self._group.lose(server_id))
+            self._lose(server_id)
             await self._start_again(server_id)
             self._lost.pop(server_id, None)
             self._restarts += 1
@@ -268,8 +285,33 @@ class Coordinator:
                 self._servers[server_id] = server
                 return
 
+    async def _sweep(self) -> None:
+        """Ends, every now and then, the requests of clients without a stream."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            for request in self._listeners.sweep():
+                self._leave(request)
+
+    def _lose(self, server_id: ServerId) -> None:
+        """A server died, and with it its tasks, whose ends nobody else reports."""
+        self._metrics.lost(server_id)
+        tasks = self._group.tasks_of(server_id)
+        self._note([Ended(task, Reason.LOST) for task in tasks], crossed=False)
+        self._execute(self._group.lose(server_id))
+
+    @fatal_errors("the events of a server")
     def _on_events(self, events: list[Event]) -> None:
         """One item of a server's stream: everything that one of its steps produced."""
+        self._note(events, crossed=True)
+        self._execute(self._group.handle(events))
+
+    def _note(self, events: list[Event], *, crossed: bool) -> None:
+        """Counts what happened on one server and puts it into the traces.
+
+        Args:
+            events: What happened.
+            crossed: Whether it came in a message, if the server's messages cross a process.
+        """
         heard: dict[Active, ServerId] = {}
         reports: list[Report] = []
         for event in events:
@@ -283,10 +325,10 @@ class Coordinator:
             if not (isinstance(event, Output) and event.goes_on):
                 self._servers[server_id].ended(event.task)
         for active, server_id in heard.items():
-            active.messages += self._servers[server_id].crosses / len(heard)
+            messages = crossed and self._servers[server_id].crosses
+            active.messages += messages / len(heard)
         if reports:
-            self._metrics.heard(server_id, reports, self._servers[server_id].crosses)
-        self._execute(self._group.handle(events))
+            self._metrics.heard(server_id, reports, messages)
 
     def _execute(self, said: Iterable[Said]) -> None:
         for member, command in said:

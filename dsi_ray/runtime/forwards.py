@@ -9,6 +9,7 @@ from typing import TypeVar
 from dsi_ray.core.batch import Part, PartResult, ServerBatch
 from dsi_ray.core.messages import Ended, Event, Mode, Reason, Task
 from dsi_ray.models.base import Extension, ForwardCancelled, Forwarded, LanguageModel, Sampling
+from dsi_ray.runtime.fatal import supervise
 
 R = TypeVar("R")
 
@@ -109,7 +110,7 @@ class Forwards:
     def _wake(self) -> None:
         if not self._working:
             self._working = True
-            self._executor.submit(self._work)
+            supervise(self._executor.submit(self._work), "the forwards")
 
     def _work(self) -> None:
         """Computes until nothing is left."""

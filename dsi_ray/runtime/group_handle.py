@@ -38,8 +38,13 @@ class GroupHandle:
 
     def complete(self, generation: Generation) -> TokenChunk:
         """All tokens of a request at once. Raises what :meth:`generate` does."""
-        with engine_errors():
-            return ray.get(self._coordinator.complete.remote(generation))  # type: ignore[no-any-return]
+        call = self._coordinator.complete.remote(generation)
+        try:
+            with engine_errors():
+                return ray.get(call)  # type: ignore[no-any-return]
+        except KeyboardInterrupt:
+            ray.cancel(call)
+            raise
 
     async def stop(self, request: str) -> None:
         """Ends a request whose text is complete. Raises what :meth:`generate` does."""

@@ -1,16 +1,20 @@
 """Link: the requests of one event loop to one coordinator, their answers in one stream."""
 
 import asyncio
+import contextvars
 import uuid
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, TypeVar
 
 import ray
 
+from dsi_ray.runtime.errors import GroupUnreachable
 from dsi_ray.runtime.life import Life
 from dsi_ray.runtime.outbox import unpack_deliveries
 from dsi_ray.runtime.ray_errors import engine_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
+
+T = TypeVar("T")
 
 
 class Link:
@@ -23,6 +27,7 @@ class Link:
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
         self._open: dict[str, asyncio.Queue[TokenChunk | Exception]] = {}
+        """By ticket: a submission's, even where two requests are given one id."""
         self._client = ""
         self._reader: asyncio.Task[None] | None = None
 
@@ -32,14 +37,15 @@ class Link:
         Raises:
             EngineError: It failed.
         """
-        inbox: asyncio.Queue[TokenChunk | Exception] = asyncio.Queue()
-        self._open[generation.id] = inbox
         if self._reader is None:
-            self._client = uuid.uuid4().hex
-            self._reader = asyncio.create_task(self._read(self._client))
-        self._coordinator.submit.remote(self._client, generation)
+            _outside(self._connect)
+        ticket = uuid.uuid4().hex
+        inbox = self._open[ticket] = asyncio.Queue()
         finished = False
         try:
+            submit = self._coordinator.submit.remote
+            with engine_errors():
+                await _outside(lambda: submit(self._client, ticket, generation))
             while not finished:
                 chunk = await inbox.get()
                 finished = isinstance(chunk, Exception) or chunk.finish_reason is not None
@@ -47,19 +53,23 @@ class Link:
                     raise chunk
                 yield chunk
         finally:
-            del self._open[generation.id]
+            del self._open[ticket]
             if not finished:
-                self._coordinator.abandon.remote(generation.id)
+                self._abandon(ticket)
 
-    async def _read(self, client: str) -> None:
+    def _connect(self) -> None:
+        self._client = uuid.uuid4().hex
         life: Life = [self._coordinator.live.remote()]
-        items = self._coordinator.outputs.options(num_returns="streaming").remote(client, life)
+        outputs = self._coordinator.outputs.options(num_returns="streaming")
+        self._reader = asyncio.create_task(self._read(outputs.remote(self._client, life), life))
+
+    async def _read(self, items: Any, life: Life) -> None:
         try:
             with engine_errors():
                 async for item in items:
-                    for request, chunk in unpack_deliveries(await item):
-                        if request in self._open:
-                            self._open[request].put_nowait(chunk)
+                    for ticket, chunk in unpack_deliveries(await item):
+                        self._hand_on(ticket, chunk)
+            raise GroupUnreachable("the coordinator has ended the stream of outputs")
         except Exception as error:
             # Whatever it is: those who wait hear of it nowhere else.
             self._reader = None
@@ -69,3 +79,22 @@ class Link:
             # Dropping them does not end them.
             ray.cancel(items)
             ray.cancel(life[0])
+
+    def _hand_on(self, ticket: str, chunk: TokenChunk | Exception) -> None:
+        if ticket in self._open:
+            self._open[ticket].put_nowait(chunk)
+        elif isinstance(chunk, TokenChunk) and chunk.finish_reason is None:
+            # It goes on: the coordinator does not know that nobody waits for it.
+            self._abandon(ticket)
+
+    def _abandon(self, ticket: str) -> None:
+        _outside(lambda: self._coordinator.abandon.remote(ticket))
+
+
+def _outside(call: Callable[[], T]) -> T:
+    """Calls from outside of the task that the caller may be.
+
+    With a task Ray cancels whatever was called in its context: the stream of all requests with the
+    first of them, and a call that is to end a request with that request.
+    """
+    return contextvars.Context().run(call)

@@ -18,6 +18,7 @@ from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Ended, Event, Output, Reason, ServerId
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.models.load import load_model
+from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.followers import Follower, Followers
 from dsi_ray.runtime.forwards import Forwards
 from dsi_ray.runtime.warm_up import measure_forwards
@@ -113,8 +114,9 @@ class ModelServer:
             raise
 
     async def run_packed(self, work: bytes) -> None:
-        """:meth:`run` for callers in other processes."""
-        await self.run(unpack_work(work))
+        """:meth:`run` for callers in other processes, who do not read how it ends."""
+        with fatal_errors("a call of the coordinator"):
+            await self.run(unpack_work(work))
 
     async def events(self) -> AsyncIterator[list[Event]]:
         """Yields what happened since the last item, for all requests together."""
@@ -149,6 +151,7 @@ class ModelServer:
         if over or urgent:
             self._loop.call_soon_threadsafe(self._publish, over, urgent)
 
+    @fatal_errors("the events")
     def _publish(self, over: list[int], urgent: bool) -> None:
         """Lets the calls of ended tasks return, and the event stream go on."""
         for task in over:

@@ -12,6 +12,7 @@ from ray.actor import ActorHandle
 
 from dsi_ray.core.messages import Ended, Event, Reason
 from dsi_ray.models.base import ModelInfo
+from dsi_ray.runtime.fatal import supervise
 from dsi_ray.runtime.model_server import ModelServer
 from dsi_ray.runtime.wire import Work, pack_work, unpack_events
 
@@ -78,10 +79,12 @@ class RemoteServer:
 
         Raises:
             RayActorError: The server died.
+            EOFError: The stream ended: nothing more would be heard of it.
         """
         self._listener = listener
         async for item in self._actor.stream.options(num_returns="streaming").remote():
             listener(unpack_events(await item))
+        raise EOFError("the event stream ended")
 
     def send(self, work: Work) -> None:
         """Sends all that there is for the server at one moment: an actor call.
@@ -190,14 +193,15 @@ class LocalServer:
 
 
 class Background:
-    """Coroutines that nobody awaits; asyncio itself would forget them."""
+    """Coroutines that nobody awaits: an exception in one ends the process."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Runs it on the current loop."""
+        """Runs it on the current loop, which itself would forget it."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        supervise(task, "a background task")
         return task

@@ -15,6 +15,7 @@ from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
 from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.fatal import supervise
 from dsi_ray.runtime.groups import Groups
 from dsi_ray.runtime.keeper import Keeper
 from dsi_ray.runtime.life import Life, ended
@@ -110,6 +111,7 @@ class Ingress:
         roster = await self._host.roster.remote()
         groups = Groups(roster)
         self._follower = asyncio.create_task(self._follow(groups, roster))
+        supervise(self._follower, "the follower of the groups")
         index = serve.get_replica_context().rank.rank
         return build_api(Engine(self._config, groups), self._config, self._keys, index)
 

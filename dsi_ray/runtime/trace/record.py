@@ -36,6 +36,7 @@ _OUTCOMES = {
     Reason.REPLACED: Outcome.CANCELLED,
     Reason.CANCELLED: Outcome.CANCELLED,
     Reason.FAILED: Outcome.FAILED,
+    Reason.LOST: Outcome.FAILED,
 }
 """Of a task that was running and ended without output; a dropped one never ran."""
 
