@@ -253,7 +253,6 @@ class EngineConfig(_Schema):
             raise ValueError(f"algorithm {self.algorithm} needs a drafter: add one or use non-si")
         return self
 
-
     @property
     def lane_port_numbers(self) -> tuple[int, ...]:
         """Where to listen for lanes from other nodes, the first free one; 0 is any."""

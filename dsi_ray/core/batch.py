@@ -115,6 +115,16 @@ class ServerBatch:
         entry = self._entries.get(request)
         return [] if entry is None else entry.session.cancel(task)
 
+    @property
+    def requests(self) -> list[str]:
+        """Those that have not been released."""
+        return list(self._entries)
+
+    def abort(self, request: str) -> list[Event]:
+        """Ends all tasks of a request; an unknown one is fine."""
+        entry = self._entries.get(request)
+        return [] if entry is None else entry.session.abort()
+
     def release(self, request: str) -> None:
         """Forgets a request, whose tasks have ended; an unknown one is fine.
 

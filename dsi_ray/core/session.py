@@ -78,13 +78,14 @@ class ServerSession:
         cancelled: list[Event] = [Ended(task, Reason.CANCELLED)]
         return cancelled if queued is None else cancelled + self._run(queued, ())
 
+    def abort(self) -> list[Event]:
+        """Ends every task: nobody needs the request any more."""
+        return self._end_all(Reason.CANCELLED)
+
     def fail(self, error: str) -> list[Event]:
         """The forward raised: ends every task of the request."""
-        failed = [task for task in (self._running, self._queued) if task is not None]
-        self._queued = None
-        self._stop_running()
-        self._step, self.interrupted = None, False
-        return [Ended(task.id, Reason.FAILED, error) for task in failed]
+        self.stopped()
+        return self._end_all(Reason.FAILED, error)
 
     def next_step(self) -> Step | None:
         """The forward to compute now, or None. :meth:`finish` or :meth:`stopped` must follow."""
@@ -186,6 +187,12 @@ class ServerSession:
         self._own = ()
         if self._step is not None:
             self.interrupted = True
+
+    def _end_all(self, reason: Reason, error: str | None = None) -> list[Event]:
+        ended = [task for task in (self._running, self._queued) if task is not None]
+        self._queued = None
+        self._stop_running()
+        return [Ended(task.id, reason, error) for task in ended]
 
     def _end_queued(self, reason: Reason) -> list[Event]:
         queued, self._queued = self._queued, None

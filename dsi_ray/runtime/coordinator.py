@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup
 
-from dsi_ray.config import EngineConfig
+from dsi_ray.config import EngineConfig, Transport
 from dsi_ray.core.group import Group
 from dsi_ray.core.member import JobError, Said
 from dsi_ray.core.messages import (
@@ -28,26 +28,27 @@ from dsi_ray.core.messages import (
 )
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.active import Active, Deliver
+from dsi_ray.runtime.background import Background
 from dsi_ray.runtime.backoff import backoff
+from dsi_ray.runtime.clients import Clients
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.faults import Faults
 from dsi_ray.runtime.jobs import job_of
-from dsi_ray.runtime.life import Life, ended
-from dsi_ray.runtime.listeners import Listeners
+from dsi_ray.runtime.life import Life
 from dsi_ray.runtime.metrics.group import GroupMetrics, Report
 from dsi_ray.runtime.metrics.ray_export import keep_exporting
 from dsi_ray.runtime.outgoing import Outgoing
 from dsi_ray.runtime.placement import measure_pace, server_models, start_server
 from dsi_ray.runtime.ray_errors import root_cause
 from dsi_ray.runtime.request import Generation, TokenChunk, join
-from dsi_ray.runtime.servers import Background, Server
+from dsi_ray.runtime.servers import Server
 from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
+from dsi_ray.runtime.transport.handshake import Address
+from dsi_ray.runtime.transport.lane import LaneEnded
+from dsi_ray.runtime.transport.opening import Offer, host_lane
 from dsi_ray.runtime.watchman import Watchman
-
-_SWEEP_S = 10.0
-"""How long a client may be without a stream."""
 
 _STATUS_S = 1.0
 """Whoever asks how the group is does not wait longer for a server that hangs."""
@@ -61,11 +62,15 @@ class GroupInfo:
         target: The target model.
         drafters: The drafters' models, by rank.
         max_context: Most tokens, prompt and output, that all of them take.
+        transport: How its coordinator is talked to.
+        lane_ports: On the coordinator's node, for lanes from others.
     """
 
     target: ModelInfo
     drafters: tuple[ModelInfo, ...]
     max_context: int
+    transport: Transport
+    lane_ports: tuple[int, ...]
 
 
 class Coordinator:
@@ -85,7 +90,7 @@ class Coordinator:
         self._group: Group
         self._watchman: Watchman
         self._active: dict[str, Active] = {}
-        self._listeners = Listeners()
+        self._clients = Clients(self._begin, self._leave, self._stop)
         self._outgoing = Outgoing()
         self._traces = TraceRecorder()
         self._metrics = GroupMetrics(self._servers)
@@ -116,40 +121,37 @@ class Coordinator:
         for server_id in self._servers:
             self._background.start(self._keep(server_id))
         self._background.start(keep_exporting(self.status))
-        self._background.start(self._sweep())
+        self._background.start(self._clients.sweep())
         of = dict(zip(self._servers, infos, strict=True))
         return GroupInfo(
             of[ServerId(Role.TARGET, 0)],
             tuple(of[drafter] for drafter in drafters),
             min(info.max_context for info in infos),
+            self._config.transport,
+            self._config.lane_port_numbers,
         )
 
     async def live(self) -> None:
         """Never returns: who waits for it hears of the coordinator's end."""
         await asyncio.Event().wait()
 
+    async def lane(self, offer: Offer) -> AsyncIterator[Address]:
+        """Opens a lane for a client; lasts as long as it."""
+        async for address in host_lane(offer, self._clients.attach):
+            yield address
+
     async def submit(self, client: str, ticket: str, generation: Generation) -> None:
-        """Begins a request; what it gets goes into its client's stream."""
-        deliver = self._listeners.submit(client, ticket, generation.id)
-        if deliver is None:
-            return
-        try:
-            self._admit(generation, deliver)
-        except Exception as error:
-            deliver(EngineError(f"{type(error).__name__}: {error}"))
+        """Begins a request of a client without a lane; see :meth:`Clients.submit`."""
+        self._clients.submit(client, ticket, generation)
 
     async def outputs(self, client: str, life: Life) -> AsyncIterator[bytes]:
-        """Yields what the requests of a client get. Closing it, or the client's end, ends them."""
-        outbox = self._listeners.stream(client)
-        end = self._background.start(ended(life))
-        end.add_done_callback(lambda _: outbox.close())
-        try:
-            async for item in outbox.stream():
-                yield item
-        finally:
-            end.cancel()
-            for request in self._listeners.leave(client):
-                self._leave(request)
+        """Yields what the requests of a client without a lane get; see :meth:`Clients.outputs`."""
+        async for item in self._clients.outputs(client, life):
+            yield item
+
+    async def abandon(self, ticket: str) -> None:
+        """Ends a request of a client without a lane; see :meth:`Clients.abandon`."""
+        self._clients.abandon(ticket)
 
     async def complete(self, generation: Generation) -> TokenChunk:
         """All tokens at once, in one message.
@@ -178,19 +180,9 @@ class Coordinator:
         finally:
             self._leave(generation.id)
 
-    async def abandon(self, ticket: str) -> None:
-        """Ends a request that nobody waits for any more, or will when it comes."""
-        request = self._listeners.abandon(ticket)
-        if request is not None:
-            self._leave(request)
-
     async def stop(self, request: str) -> None:
         """Ends a request whose text is complete: a last chunk without tokens follows."""
-        active = self._active.get(request)
-        if active is not None and not active.member.decoder.over:
-            with fatal_errors("the end of a request"):
-                active.stop()
-            self._leave(request)
+        self._stop(request)
 
     async def status(self) -> dict[str, Any]:
         """Requests in flight, what each server does, the latencies in force (ms), all metrics."""
@@ -238,6 +230,13 @@ class Coordinator:
             traces.append(trace.snapshot(active.elapsed if active else 0.0, since))
         return traces
 
+    def _begin(self, generation: Generation, deliver: Deliver) -> None:
+        """Admits a request; what is wrong with it its client hears."""
+        try:
+            self._admit(generation, deliver)
+        except Exception as error:
+            deliver(EngineError(f"{type(error).__name__}: {error}"))
+
     def _admit(self, generation: Generation, deliver: Deliver) -> None:
         arrived = time.perf_counter()
         # What is wrong up to here is the request's own.
@@ -249,24 +248,36 @@ class Coordinator:
             self._execute(said)
 
     @fatal_errors("the end of a request")
+    def _stop(self, request: str) -> None:
+        active = self._active.get(request)
+        if active is not None and not active.member.decoder.over:
+            active.stop()
+            self._leave(request)
+
+    @fatal_errors("the end of a request")
     def _leave(self, request: str) -> None:
         """The client has all, or has gone: what still runs is cancelled."""
         active = self._active.get(request)
         if active is not None:
             active.trace.end(active.elapsed)
             self._execute(self._group.leave(request))
+            if request in self._active:
+                for server_id in active.member.known:
+                    self._servers[server_id].cancel_branches(request)
 
     async def _keep(self, server_id: ServerId) -> None:
         """Reads a server's events; once it has died, starts another in its place."""
         while True:
+            server = self._servers[server_id]
             try:
-                await self._servers[server_id].listen(self._on_events)
-            except (ray.exceptions.RayError, EOFError) as error:
+                await server.listen(self._on_events)
+            except (ray.exceptions.RayError, LaneEnded, EOFError) as error:
                 self._lost[server_id] = self._faults.note(server_id, error)
-            # It may only be out of reach: it would keep its devices from the next.
-            self._servers[server_id].kill()
             self._lose(server_id)
-            await self._start_again(server_id)
+            if not await server.reopen():
+                # It may only be out of reach: it would keep its devices from the next.
+                server.kill()
+                await self._start_again(server_id)
             self._lost.pop(server_id, None)
             self._restarts += 1
             self._faults.back(server_id)
@@ -284,13 +295,6 @@ class Coordinator:
             else:
                 self._servers[server_id] = server
                 return
-
-    async def _sweep(self) -> None:
-        """Ends, every now and then, the requests of clients without a stream."""
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            for request in self._listeners.sweep():
-                self._leave(request)
 
     def _lose(self, server_id: ServerId) -> None:
         """A server died, and with it its tasks, whose ends nobody else reports."""
@@ -325,7 +329,7 @@ class Coordinator:
             if not (isinstance(event, Output) and event.goes_on):
                 self._servers[server_id].ended(event.task)
         for active, server_id in heard.items():
-            messages = crossed and self._servers[server_id].crosses
+            messages = crossed and self._servers[server_id].messages > 0
             active.messages += messages / len(heard)
         if reports:
             self._metrics.heard(server_id, reports, messages)

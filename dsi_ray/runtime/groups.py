@@ -26,7 +26,7 @@ class Groups:
     def __init__(self, roster: Roster) -> None:
         self.info = roster.info
         self._standing: Sequence[Standing] = roster.groups
-        self._handles = [GroupHandle(group.coordinator) for group in roster.groups]
+        self._handles = [GroupHandle(group.coordinator, self.info) for group in roster.groups]
         self._router = Router(len(roster.groups))
         for index, group in enumerate(roster.groups):
             if group.error is not None:
@@ -40,7 +40,7 @@ class Groups:
             before, self._standing = self._standing, roster.groups
             for index, (old, new) in enumerate(zip(before, roster.groups, strict=True)):
                 if new.coordinator != old.coordinator:
-                    self._handles[index] = GroupHandle(new.coordinator)
+                    self._handles[index] = GroupHandle(new.coordinator, self.info)
                 if new.error is not None:
                     self._router.exclude(index)
                 elif new != old:

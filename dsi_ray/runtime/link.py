@@ -1,35 +1,40 @@
-"""Link: the requests of one event loop to one coordinator, their answers in one stream."""
+"""Link: the requests of one event loop to one coordinator."""
 
 import asyncio
-import contextvars
+import logging
 import uuid
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator
+from typing import Any
 
-import ray
-
-from dsi_ray.runtime.errors import GroupUnreachable
-from dsi_ray.runtime.life import Life
-from dsi_ray.runtime.outbox import unpack_deliveries
-from dsi_ray.runtime.ray_errors import engine_errors
+from dsi_ray.config import Transport
+from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.request import Generation, TokenChunk
+from dsi_ray.runtime.transport.client_calls import ClientCalls
+from dsi_ray.runtime.transport.client_lane import ClientLane
+from dsi_ray.runtime.transport.lane import LaneEnded
+from dsi_ray.runtime.transport.opening import outside
 
-T = TypeVar("T")
+_LOGGER = logging.getLogger(__name__)
+
+Channel = ClientLane | ClientCalls
 
 
 class Link:
-    """Requests to a coordinator. Reads its stream from the first request on, as long as it lives.
+    """Requests to a coordinator. Opens a channel to it with the first, and again once it is lost.
 
     Args:
         coordinator: The actor.
+        transport: How to talk to it.
+        ports: Of its node, for lanes between nodes.
     """
 
-    def __init__(self, coordinator: Any) -> None:
+    def __init__(self, coordinator: Any, transport: Transport, ports: tuple[int, ...]) -> None:
         self._coordinator = coordinator
+        self._transport = transport
+        self._ports = ports
         self._open: dict[str, asyncio.Queue[TokenChunk | Exception]] = {}
         """By ticket: a submission's, even where two requests are given one id."""
-        self._client = ""
-        self._reader: asyncio.Task[None] | None = None
+        self._channel: asyncio.Task[Channel] | None = None
 
     async def generate(self, generation: Generation) -> AsyncGenerator[TokenChunk, None]:
         """Yields tokens as they are committed. Closing it ends the request everywhere.
@@ -37,15 +42,15 @@ class Link:
         Raises:
             EngineError: It failed.
         """
-        if self._reader is None:
-            _outside(self._connect)
+        if self._channel is None:
+            self._channel = outside(lambda: asyncio.create_task(self._connect()))
+        # Shielded: others wait for it too.
+        channel = await asyncio.shield(self._channel)
         ticket = uuid.uuid4().hex
         inbox = self._open[ticket] = asyncio.Queue()
         finished = False
         try:
-            submit = self._coordinator.submit.remote
-            with engine_errors():
-                await _outside(lambda: submit(self._client, ticket, generation))
+            await channel.submit(ticket, generation)
             while not finished:
                 chunk = await inbox.get()
                 finished = isinstance(chunk, Exception) or chunk.finish_reason is not None
@@ -55,46 +60,53 @@ class Link:
         finally:
             del self._open[ticket]
             if not finished:
-                self._abandon(ticket)
+                channel.abandon(ticket)
 
-    def _connect(self) -> None:
-        self._client = uuid.uuid4().hex
-        life: Life = [self._coordinator.live.remote()]
-        outputs = self._coordinator.outputs.options(num_returns="streaming")
-        self._reader = asyncio.create_task(self._read(outputs.remote(self._client, life), life))
+    async def stop(self, request: str) -> None:
+        """Ends a request whose text is complete."""
+        if self._channel is not None:
+            (await asyncio.shield(self._channel)).stop(request)
 
-    async def _read(self, items: Any, life: Life) -> None:
+    async def _connect(self) -> Channel:
+        """Opens a channel and has it read as long as it lives.
+
+        Raises:
+            GroupLost: The coordinator was lost, or cannot be reached.
+        """
         try:
-            with engine_errors():
-                async for item in items:
-                    for ticket, chunk in unpack_deliveries(await item):
-                        self._hand_on(ticket, chunk)
-            raise GroupUnreachable("the coordinator has ended the stream of outputs")
+            channel = await self._opened()
+        except BaseException:
+            self._channel = None
+            raise
+        self._reader = asyncio.create_task(self._read(channel))
+        return channel
+
+    async def _opened(self) -> Channel:
+        if self._transport is not Transport.CALLS:
+            lane = ClientLane(self._coordinator, self._ports, self._hand_on)
+            try:
+                await lane.open()
+                return lane
+            except LaneEnded as error:
+                if self._transport is Transport.LANES:
+                    raise EngineError(f"no lane to the coordinator: {error}") from error
+                _LOGGER.warning("%s; messages to the coordinator go by actor calls", error)
+        calls = ClientCalls(self._coordinator, self._hand_on)
+        await calls.open()
+        return calls
+
+    async def _read(self, channel: Channel) -> None:
+        try:
+            await channel.run()
         except Exception as error:
             # Whatever it is: those who wait hear of it nowhere else.
-            self._reader = None
+            self._channel = None
             for inbox in self._open.values():
                 inbox.put_nowait(error)
-        finally:
-            # Dropping them does not end them.
-            ray.cancel(items)
-            ray.cancel(life[0])
 
-    def _hand_on(self, ticket: str, chunk: TokenChunk | Exception) -> None:
-        if ticket in self._open:
-            self._open[ticket].put_nowait(chunk)
-        elif isinstance(chunk, TokenChunk) and chunk.finish_reason is None:
-            # It goes on: the coordinator does not know that nobody waits for it.
-            self._abandon(ticket)
-
-    def _abandon(self, ticket: str) -> None:
-        _outside(lambda: self._coordinator.abandon.remote(ticket))
-
-
-def _outside(call: Callable[[], T]) -> T:
-    """Calls from outside of the task that the caller may be.
-
-    With a task Ray cancels whatever was called in its context: the stream of all requests with the
-    first of them, and a call that is to end a request with that request.
-    """
-    return contextvars.Context().run(call)
+    def _hand_on(self, ticket: str, chunk: TokenChunk | EngineError) -> bool:
+        """Gives a request what it gets; whether anybody waits for it."""
+        inbox = self._open.get(ticket)
+        if inbox is not None:
+            inbox.put_nowait(chunk)
+        return inbox is not None

@@ -8,8 +8,9 @@ import ray
 from dsi_ray.core.group import Group
 from dsi_ray.core.member import Said
 from dsi_ray.core.messages import ServerId
+from dsi_ray.runtime.background import Background
 from dsi_ray.runtime.faults import Faults
-from dsi_ray.runtime.servers import Background, Server
+from dsi_ray.runtime.servers import Server
 
 _TICK_S = 0.5
 _PATIENCE = 10.0

@@ -21,16 +21,17 @@ class SentPaths:
 
     def begin(self, task: Task, mode: Mode, sampling: Sampling) -> Begin:
         """A task as it travels."""
+        path = Path.of(task.tokens)
         last = self._last.get(task.request)
-        base = 0 if last is None else last.common(task.tokens)
-        self._last[task.request] = task.tokens
+        base = 0 if last is None else last.common(path)
+        self._last[task.request] = path
         return Begin(
             task.id,
             task.request,
             mode,
             base,
-            task.tokens.upto(base).digest() if base else 0,
-            pack_ids(task.tokens[base:]),
+            path.upto(base).digest if base else 0,
+            pack_ids(path[base:]),
             task.start,
             task.limit,
             task.stops,
@@ -64,7 +65,7 @@ class ReceivedPaths:
         known, sampling = self._last.get(begin.request, (Path.of(()), begin.sampling))
         base = known.upto(min(begin.base, len(known)))
         sampling = begin.sampling or sampling
-        if sampling is None or (begin.base and base.digest() != begin.digest):
+        if sampling is None or (begin.base and base.digest != begin.digest):
             return None
         tokens = base.extended(unpack_ids(begin.rest))
         self._last[begin.request] = tokens, sampling
@@ -72,7 +73,7 @@ class ReceivedPaths:
             begin.task,
             begin.request,
             self._server,
-            tokens,
+            tuple(tokens),
             begin.start,
             begin.limit,
             begin.stops,

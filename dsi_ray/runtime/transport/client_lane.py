@@ -1,51 +1,78 @@
-"""Both ends of a lane from a process with requests to a coordinator: requests in, tokens out."""
+"""The client's end of a lane to a coordinator: requests out, tokens in."""
 
 import asyncio
-import socket
 from collections.abc import Callable
+from typing import Any
 
-from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.errors import EngineError, GroupLost, GroupUnreachable
+from dsi_ray.runtime.ray_errors import engine_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
 from dsi_ray.runtime.transport.frames import (
     Abandon,
-    Deliveries,
     FromCoordinator,
     Stop,
     Submit,
-    ToCoordinator,
     pack,
     pack_ids,
     unpack,
-    unpack_ids,
     unpacker,
 )
-from dsi_ray.runtime.transport.lane import Lane, LaneEnded
+from dsi_ray.runtime.transport.lane import Lane
+from dsi_ray.runtime.transport.opening import open_lane
 
-Deliver = Callable[[TokenChunk | EngineError], None]
-"""Takes what a request gets."""
-
-_to_coordinator = unpacker(ToCoordinator)
-_from_coordinator = unpacker(FromCoordinator)
+_decoder = unpacker(FromCoordinator)
+_DEATH_S = 5.0
+"""How long Ray may take to say that an actor is dead; without that it may be out of reach."""
 
 
 class ClientLane:
-    """The client's end.
+    """Requests over a lane, until it ends.
 
     Args:
-        connection: To a coordinator.
+        coordinator: The actor.
+        ports: Of its node, for lanes between nodes.
         deliver: Called in the event loop with a ticket and what its request gets.
-
-    Attributes:
-        lane: The connection.
     """
 
     def __init__(
-        self, connection: socket.socket, deliver: Callable[[str, TokenChunk | EngineError], None]
+        self,
+        coordinator: Any,
+        ports: tuple[int, ...],
+        deliver: Callable[[str, TokenChunk | EngineError], object],
     ) -> None:
+        self._coordinator = coordinator
+        self._ports = ports
         self._deliver = deliver
-        self.lane = Lane(connection, self._on_frame)
 
-    def submit(self, ticket: str, generation: Generation) -> None:
+    async def open(self) -> None:
+        """Opens the lane.
+
+        Raises:
+            LaneEnded: None can be opened.
+            GroupLost: The coordinator was lost, or cannot be reached.
+        """
+        with engine_errors():
+            self._open = await open_lane(self._coordinator.lane, self._ports)
+        self._lane = Lane(self._open.connection, self._on_frame)
+
+    async def run(self) -> None:
+        """Lasts as long as the lane.
+
+        Raises:
+            GroupLost: The coordinator was lost, or cannot be reached.
+        """
+        try:
+            error = await asyncio.shield(self._lane.end)
+            async with asyncio.timeout(_DEATH_S):
+                died = await self._open.actor_died()
+        except TimeoutError:
+            died = False
+        finally:
+            self._lane.close()
+        lost = GroupLost if died else GroupUnreachable
+        raise lost(f"the coordinator was lost: {error}")
+
+    async def submit(self, ticket: str, generation: Generation) -> None:
         """Begins a request."""
         frame = Submit(
             ticket,
@@ -55,79 +82,16 @@ class ClientLane:
             generation.sampling,
             generation.decoding,
         )
-        self.lane.send(pack(frame))
+        self._lane.send(pack(frame))
 
     def abandon(self, ticket: str) -> None:
         """Ends a request that nobody waits for any more."""
-        self.lane.send(pack(Abandon(ticket)))
+        self._lane.send(pack(Abandon(ticket)))
 
     def stop(self, request: str) -> None:
         """Ends a request whose text is complete."""
-        self.lane.send(pack(Stop(request)))
+        self._lane.send(pack(Stop(request)))
 
     def _on_frame(self, payload: bytes) -> None:
-        for ticket, chunk, error in unpack(_from_coordinator, payload).items:
+        for ticket, chunk, error in unpack(_decoder, payload).items:
             self._deliver(ticket, EngineError(error or "failed") if chunk is None else chunk)
-
-
-class ServedClient:
-    """The coordinator's end.
-
-    Args:
-        connection: To a client.
-        submit: Called in the event loop with each new request and where to put what it gets.
-        leave: Called with the id of each request that nobody waits for; at the lane's end those
-            are all that are open.
-        stop: Called with the id of each whose text is complete.
-
-    Attributes:
-        lane: The connection.
-    """
-
-    def __init__(
-        self,
-        connection: socket.socket,
-        submit: Callable[[Generation, Deliver], None],
-        leave: Callable[[str], None],
-        stop: Callable[[str], None],
-    ) -> None:
-        self._submit, self._leave, self._stop = submit, leave, stop
-        self._open: dict[str, str] = {}
-        """The requests that will get more, by ticket."""
-        self._waiting: list[tuple[str, TokenChunk | None, str | None]] = []
-        self.lane = Lane(connection, self._on_frame)
-        self.lane.end.add_done_callback(self._leave_all)
-
-    def _on_frame(self, payload: bytes) -> None:
-        match unpack(_to_coordinator, payload):
-            case Submit(ticket, request, prompt, stop_ids, sampling, decoding):
-                tokens = unpack_ids(prompt)
-                self._open[ticket] = request
-                self._submit(
-                    Generation(request, tokens, stop_ids, sampling, decoding),
-                    lambda got: self._put(ticket, got),
-                )
-            case Abandon(ticket):
-                if (gone := self._open.pop(ticket, None)) is not None:
-                    self._leave(gone)
-            case Stop(request):
-                self._stop(request)
-
-    def _put(self, ticket: str, got: TokenChunk | EngineError) -> None:
-        if isinstance(got, EngineError):
-            self._waiting.append((ticket, None, str(got)))
-        else:
-            self._waiting.append((ticket, got, None))
-        if isinstance(got, EngineError) or got.finish_reason is not None:
-            self._open.pop(ticket, None)
-        if len(self._waiting) == 1:
-            # What one turn of the event loop has for all requests is one frame.
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        self.lane.send(pack(Deliveries(waiting)))
-
-    def _leave_all(self, _: "asyncio.Future[LaneEnded]") -> None:
-        while self._open:
-            self._leave(self._open.popitem()[1])

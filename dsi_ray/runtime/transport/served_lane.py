@@ -1,11 +1,13 @@
 """A model server's end of its lane: work in, events out."""
 
+import asyncio
 import socket
 from collections.abc import Callable
 
 from dsi_ray.core.messages import Event, ServerId
 from dsi_ray.runtime.transport.bases import ReceivedPaths
 from dsi_ray.runtime.transport.frames import (
+    Begin,
     EventsFrame,
     Ping,
     Pong,
@@ -40,26 +42,44 @@ class ServedLane:
     ) -> None:
         self._received = ReceivedPaths(server)
         self._take = take
+        self._waiting: list[Event] = []
+        self._releases: dict[str, asyncio.Event] = {}
+        """Of the requests that are here."""
         self.lane = Lane(connection, self._on_frame)
 
-    def report(self, events: list[Event]) -> None:
-        """Sends what happened, from any thread."""
-        self.lane.send(pack(EventsFrame(pairs_of(events))))
+    def hear(self, events: list[Event], urgent: bool) -> None:
+        """Takes what happened, in any thread but one at a time, and sends it once it is urgent."""
+        self._waiting += events
+        if urgent and self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self.lane.send(pack(EventsFrame(pairs_of(waiting))))
+
+    def released(self, request: str) -> asyncio.Event | None:
+        """Set once the request is released; None if it is not here."""
+        return self._releases.get(request)
 
     def _on_frame(self, payload: bytes) -> None:
         match unpack(_decoder, payload):
             case Ping(number):
                 self.lane.send(pack(Pong(number)))
             case WorkFrame(begins, cancels, releases):
-                work = Work([], cancels, releases)
-                unknown: list[int] = []
-                for begin in begins:
-                    if (assignment := self._received.task(begin)) is not None:
-                        work.starts.append(assignment)
-                    else:
-                        unknown.append(begin.task)
-                if unknown:
-                    self.lane.send(pack(Unknown(unknown)))
-                self._take(work)
-                for request in releases:
-                    self._received.forget(request)
+                self._work(begins, cancels, releases)
+
+    def _work(
+        self, begins: list[Begin], cancels: list[tuple[str, int]], releases: list[str]
+    ) -> None:
+        work, unknown = Work([], cancels, releases), []
+        for begin in begins:
+            self._releases.setdefault(begin.request, asyncio.Event())
+            assignment = self._received.task(begin)
+            if assignment is None:
+                unknown.append(begin.task)
+            else:
+                work.starts.append(assignment)
+        self._take(work)
+        if unknown:
+            self.lane.send(pack(Unknown(unknown)))
+        for request in releases:
+            self._received.forget(request)
+            if (released := self._releases.pop(request, None)) is not None:
+                released.set()
