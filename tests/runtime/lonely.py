@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from dsi_ray.runtime.model_server import ModelServer
 from dsi_ray.runtime.outbox import unpack_deliveries
 from dsi_ray.runtime.request import Decoding, Generation, TokenChunk
 from dsi_ray.runtime.servers import Listener, LocalServer
+from dsi_ray.runtime.wire import Work
 
 _IDS = itertools.count()
 
@@ -27,6 +28,7 @@ class MortalServer(LocalServer):
 
     def __init__(self, server: ModelServer) -> None:
         super().__init__(server)
+        self._doomed = False
         self._dead = asyncio.Event()
 
     async def listen(self, listener: Listener) -> None:
@@ -40,9 +42,15 @@ class MortalServer(LocalServer):
         news.cancel()
         raise EOFError("the server is dead")
 
+    def send(self, work: Work) -> None:
+        """Hands over all that there is for the server at one moment."""
+        super().send(work)
+        if self._doomed and work.starts:
+            self._dead.set()
+
     def die(self) -> None:
-        """Reports nothing any more."""
-        self._dead.set()
+        """Dies of the next task that it gets."""
+        self._doomed = True
 
 
 class Mortals(dict[ServerId, MortalServer]):
@@ -150,10 +158,20 @@ class Client:
 
 async def until_well(coordinator: Coordinator) -> dict[str, Any]:
     """Waits until a group has all its servers and nothing to do; returns its status."""
-    for _ in range(2_000):
-        status = await coordinator.status()
+
+    def is_well(status: dict[str, Any]) -> bool:
         busy = [status[name] for name in ("requests", "tasks", "lost", "suspected")]
-        if len(status["servers"]) == 3 and not any(busy):
+        return len(status["servers"]) == 3 and not any(busy)
+
+    return await until(coordinator.status, is_well)
+
+
+async def until(
+    ask: Callable[[], Awaitable[dict[str, Any]]], holds: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """Asks for a status until something holds of it; returns that one."""
+    for _ in range(4_000):
+        if holds(status := await ask()):
             return status
         await asyncio.sleep(0.005)
     raise AssertionError(status)
