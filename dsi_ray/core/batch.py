@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dsi_ray.core.messages import Event, Mode, Task, TokenLogprobs
+from dsi_ray.core.path import Path
 from dsi_ray.core.session import ServerSession, Step
 
 _LEAST_SHARE = 4
@@ -42,9 +43,9 @@ class Part:
         return self.end < len(self.step.tokens)
 
     @property
-    def tokens(self) -> tuple[int, ...]:
+    def tokens(self) -> Path:
         """What the cache holds after the forward."""
-        return self.step.tokens[: self.end]
+        return self.step.tokens.upto(self.end)
 
     @property
     def start(self) -> int:
@@ -133,7 +134,7 @@ class ServerBatch:
         self._entries.pop(request, None)
         self._parts = [part for part in self._parts if part.request != request]
 
-    def compose(self, cached: Callable[[str, tuple[int, ...]], int]) -> list[Part]:
+    def compose(self, cached: Callable[[str, Path], int]) -> list[Part]:
         """The next forward, empty if there is nothing to do; :meth:`finish` or :meth:`stopped`
         must follow one that is not.
 

@@ -16,6 +16,7 @@ from dsi_ray.core.messages import (
     Start,
     Task,
 )
+from dsi_ray.core.path import Path
 from dsi_ray.runtime.trace.record import RequestTrace
 from dsi_ray.runtime.trace.spans import Kind, Outcome, Span
 
@@ -30,7 +31,7 @@ def record() -> RequestTrace:
 
 
 def task(number: int, draft: tuple[int, ...] = (), server: ServerId = TARGET) -> Task:
-    return Task(number, "r", server, PROMPT + draft, start=len(PROMPT))
+    return Task(number, "r", server, Path.of(PROMPT + draft), start=len(PROMPT))
 
 
 def test_replaced_work_ends_when_the_replacement_is_sent_not_when_its_end_is_heard() -> None:
@@ -57,7 +58,7 @@ def test_work_that_waited_leaves_no_span() -> None:
 
 def test_a_prefill_is_not_replaced() -> None:
     trace = record()
-    prefill = Task(0, "r", TARGET, PROMPT[:1], start=2)
+    prefill = Task(0, "r", TARGET, Path.of(PROMPT[:1]), start=2)
     trace.say(Start(prefill, Mode.REPLACE), 0.0)
     trace.say(Start(task(1, (5,)), Mode.REPLACE), 1.0)
     trace.hear(Ended(0, Reason.DONE), 2.0)
