@@ -130,8 +130,8 @@ def write_gguf(file: Path, without: str) -> None:
     writer.add_vocab_size(32)
     square = ["token_embd", "output", *(f"blk.0.attn_{part}" for part in ("q", "k", "v", "output"))]
     square += [f"blk.0.ffn_{part}" for part in ("gate", "up", "down")]
-    shapes: dict[str, tuple[int, ...]] = {name: (32, 32) for name in square}
-    shapes |= {name: (32,) for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm")}
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(square, (32, 32))
+    shapes |= dict.fromkeys(("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"), (32,))
     for name, shape in shapes.items():
         if name != without:
             writer.add_tensor(f"{name}.weight", torch.ones(shape).numpy())
