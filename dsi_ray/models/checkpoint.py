@@ -21,6 +21,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.models.base import ModelError
+from dsi_ray.models.completeness import refuse_incomplete, refuse_unknown_quantization
 
 _CROPPABLE = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
 
@@ -51,7 +52,8 @@ def load_checkpoint(
         stages: Number of devices, all that torch sees, of which each gets some of the layers.
 
     Raises:
-        ModelError: It cannot be found, loaded or split, or its cache cannot be cropped.
+        ModelError: It cannot be found, loaded or split, lacks weights, or its cache cannot be
+            cropped.
     """
     disable_progress_bar()  # many servers load at once, into one log
     place = check_checkpoint(source, ranks)
@@ -62,7 +64,13 @@ def load_checkpoint(
         options["quantization_config"] = GgufConfig(dequantize=True)
     options |= _split(source, device, ranks, stages)
     with _in_one_line(source):
-        model = AutoModelForCausalLM.from_pretrained(**place, **options)
+        model, loading_info = AutoModelForCausalLM.from_pretrained(
+            **place,
+            **options,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # to name them
+        )
+        refuse_incomplete(source, model, loading_info)
         model.eval().requires_grad_(False)
         return model if stages > 1 else model.to(device)
 
@@ -92,6 +100,7 @@ def check_checkpoint(source: str, ranks: int = 1) -> dict[str, Any]:
     with _in_one_line(source):
         config = AutoConfig.from_pretrained(**place)
         refuse_unsuitable(source, config)
+        refuse_unknown_quantization(source, config)
         refuse_unshardable(source, config, ranks)
     return place
 
