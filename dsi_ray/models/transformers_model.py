@@ -15,6 +15,7 @@ from dsi_ray.models.base import (
     Forwarded,
     ModelError,
     ModelInfo,
+    NoRoom,
 )
 from dsi_ray.models.blocks import BLOCK_TOKENS
 from dsi_ray.models.checkpoint import eos_ids, max_context
@@ -118,16 +119,13 @@ class TransformersModel:
     ) -> list[Forwarded | Exception]:
         """Computes one forward for several sessions; see `LanguageModel`.
 
-        Parts that do not fit into the KV cache together are computed one after the other; one
-        that does not fit alone has a `ModelError`. If the forward fails, each part is tried alone,
-        so that only the one to blame fails.
+        A part that does not fit into the KV cache alone has a `ModelError`. If the forward fails,
+        each part is tried alone, so that only the one to blame fails.
         """
         outcomes: Outcomes = {}
-        pending = list(batch)
-        while pending:
-            admitted, pending = self._admit(pending, outcomes)
-            if admitted:
-                self._compute(admitted, stop, outcomes)
+        self._cache.rank([part.session for part in batch])
+        if admitted := self._admit(batch, outcomes):
+            self._compute(admitted, stop, outcomes)
         return [outcomes[part.session] for part in batch]
 
     def release(self, session: str) -> None:
@@ -135,12 +133,9 @@ class TransformersModel:
         self._cache.release(session)
         self._guides.release(session)
 
-    def _admit(
-        self, parts: list[Extension], outcomes: Outcomes
-    ) -> tuple[Admitted, list[Extension]]:
-        """Returns what can be computed now, all at once, and what must wait."""
+    def _admit(self, parts: Sequence[Extension], outcomes: Outcomes) -> Admitted:
+        """Returns what can be computed now, all at once."""
         admitted: Admitted = []
-        waiting: list[Extension] = []
         for part in parts:
             try:
                 segment = self._reserve(part, {other.session for other, _ in admitted})
@@ -148,12 +143,12 @@ class TransformersModel:
                 outcomes[part.session] = error
                 continue
             if segment is None:
-                waiting.append(part)
+                outcomes[part.session] = NoRoom()
             elif segment.kept == segment.length:
                 outcomes[part.session] = Forwarded([])
             else:
                 admitted.append((part, segment))
-        return admitted, waiting
+        return admitted
 
     def _reserve(self, part: Extension, batch: set[str]) -> Segment | None:
         """Finds room for one more part; None if it must wait for the others of the batch."""

@@ -51,7 +51,8 @@ class Keeper:
             self.close()
             raise
         standing = tuple(Standing(group.coordinator) for group in self._groups)
-        self._roster = Roster(infos[0], standing)
+        # What the least of them can do.
+        self._roster = Roster(min(infos, key=lambda info: info.max_context), standing)
         for index in range(config.num_groups):
             self._watch(index)
 
