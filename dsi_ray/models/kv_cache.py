@@ -46,9 +46,9 @@ class KVCache:
         preemptions: Number of sessions that lost their blocks before they were released.
     """
 
-    def __init__(self, capacity: int) -> None:
-        """``capacity`` is the number of blocks."""
-        self.pool = BlockPool(capacity)
+    def __init__(self, capacity: int, *, at_once: bool = False) -> None:
+        """``capacity`` is the number of blocks; their memory grows, or is taken ``at_once``."""
+        self.pool = BlockPool(capacity, at_once=at_once)
         self.preemptions = 0
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 

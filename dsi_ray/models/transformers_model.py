@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from sys import maxsize
 from typing import Any
 
 from torch import Tensor
@@ -18,7 +17,7 @@ from dsi_ray.models.base import (
     NoRoom,
 )
 from dsi_ray.models.blocks import BLOCK_TOKENS
-from dsi_ray.models.checkpoint import eos_ids, max_context
+from dsi_ray.models.checkpoint import eos_ids
 from dsi_ray.models.guided.guides import Guides
 from dsi_ray.models.kv_cache import KVCache, Segment
 from dsi_ray.models.packed_model import Job, PackedModel, Step
@@ -39,7 +38,7 @@ class TransformersModel:
         name: str,
         model: Any,
         vocab_size: int,
-        kv_cache_bytes: int,
+        kv_cache_bytes: int | Callable[[PackedModel], int],
         load_tokenizer: Callable[[], Tokenizer] | None = None,
         leader: Leader | None = None,
     ) -> None:
@@ -51,7 +50,8 @@ class TransformersModel:
                 switched to one that also does batches.
             vocab_size: Number of ids that the tokenizer can produce, up to which the model's are
                 used.
-            kv_cache_bytes: Budget of the KV cache, on each device.
+            kv_cache_bytes: Budget of the KV cache, on each device; or who tells it once the model
+                has been tried.
             load_tokenizer: Called for the first guided request; without it, and if it raises
                 ModelError, guides are ignored, as only a drafter may.
             leader: Of the processes that hold the model's other shards, if it has any.
@@ -67,18 +67,23 @@ class TransformersModel:
         self._forward = (
             packed.forward if leader is None else partial(leader.forward, packed.forward)
         )
-        self._budget = kv_cache_bytes
+        # All ranks do this at once, too.
+        self._budget = kv_cache_bytes(packed) if callable(kv_cache_bytes) else kv_cache_bytes
         self._block_bytes = packed.bytes_per_token * BLOCK_TOKENS
-        if kv_cache_bytes < self._block_bytes:
+        if self._budget < self._block_bytes:
             raise ModelError(
-                f"{name}: kv_cache_bytes must be {self._block_bytes} or more, the size of a block"
+                f"{name}: kv_cache_bytes must be {self._block_bytes} or more, the size of a block, "
+                f"and is {self._budget}; where it is auto the device has no more room: take more "
+                "devices (parallel), or a smaller dtype or prefill_chunk"
             )
-        self._cache = KVCache(kv_cache_bytes // self._block_bytes)
+        # A GPU's memory is shared: what is not taken at the start may be gone when it is needed.
+        at_once = embeddings.device.type == "cuda"
+        self._cache = KVCache(self._budget // self._block_bytes, at_once=at_once)
         self._known_ids = packed.known_ids
         self._info = ModelInfo(
             name=name,
             vocab_size=vocab_size,
-            max_context=max_context(model.config) or maxsize,
+            max_context=packed.max_context,
             eos_ids=eos_ids(model),
             parameters=sum(weights.numel() for weights in model.parameters()),
             dtype=str(embeddings.dtype).removeprefix("torch."),

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import ray
+
 from dsi_ray.config import EngineConfig
 from dsi_ray.models.vocabulary import check_vocabularies
 from dsi_ray.runtime.backoff import backoff
 from dsi_ray.runtime.coordinator import GroupInfo
 from dsi_ray.runtime.hosted_group import HostedGroup
+from dsi_ray.runtime.placement import on_devices
 from dsi_ray.runtime.roster import Roster, Standing
 
 _LOGGER = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ class Keeper:
     def __init__(self, config: EngineConfig) -> None:
         for drafter in config.drafters:
             check_vocabularies(config.target, drafter)
+        config = on_devices(config, ray.cluster_resources().get("GPU", 0))
         self._config = config
         self._subscribers: list[Callable[[Roster], None]] = []
         # Over what follows. Nobody calls Ray while holding it.

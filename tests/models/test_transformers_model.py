@@ -18,7 +18,14 @@ from tiny import (
 )
 from torch import nn
 
-from dsi_ray.models.base import Extension, ForwardCancelled, ModelError, NoRoom, Sampling, extend_one
+from dsi_ray.models.base import (
+    Extension,
+    ForwardCancelled,
+    ModelError,
+    NoRoom,
+    Sampling,
+    extend_one,
+)
 from dsi_ray.models.blocks import BLOCK_TOKENS
 from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
