@@ -102,9 +102,10 @@ class ModelConfig(_Schema):
             ``lookup`` (drafter only) or ``simulated``. Where a string is given for the whole
             model, ``simulated:tpot_ms=30,acceptance_rate=0.8`` sets the simulation too.
         dtype: Of the computation; ``auto`` is float32 on a CPU and the checkpoint's on a GPU.
-        device: ``auto`` takes a GPU where ``num_gpus`` asks for one.
-        num_gpus: GPUs that Ray reserves for each server; None means ``parallel`` of them for
-            ``device: cuda``.
+        device: ``auto`` takes a GPU where ``num_gpus`` asks for one, or where it says nothing and
+            the cluster has one left.
+        num_gpus: GPUs that Ray reserves for each server, or which part of one; None means
+            ``parallel`` of them for ``device: cuda``.
         num_cpus: CPUs that Ray reserves for each server.
         parallel: Devices of each server, all on one node.
         parallel_style: ``tensor`` splits each layer: all devices work on each token, a process
@@ -114,8 +115,10 @@ class ModelConfig(_Schema):
         accelerator_type: Ray's name of the GPU type to run on, such as ``H100``.
         labels: What labels the node must have, in the syntax of Ray's label selectors. Those of the
             first drafter are the coordinator's too: the two talk most.
-        kv_cache_bytes: Budget of each device's KV cache. It is taken as it is needed; beyond it
-            the texts of finished requests are dropped, then those of requests that do not run now.
+        kv_cache_bytes: Budget of each device's KV cache; beyond it the texts of finished requests
+            are dropped, then those of requests that do not run now. On a GPU it is taken at the
+            start, and ``auto`` is most of what weights and forwards leave free; on a CPU it is
+            taken as it is needed, and ``auto`` is 1 GiB.
         prefill_chunk: Most tokens of prompts in one forward. A longer prompt takes several, between
             which other requests of the server go on.
         own_process: False puts a drafter on a CPU into the coordinator's process: fewer messages,
@@ -127,14 +130,14 @@ class ModelConfig(_Schema):
     model: str
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    num_gpus: Annotated[int, Field(ge=0)] | None = None
+    num_gpus: Annotated[float, Field(ge=0)] | None = None
     num_cpus: Annotated[float, Field(ge=0)] = 0.0
     parallel: Annotated[int, Field(ge=1)] = 1
     parallel_style: Literal["tensor", "pipeline"] = "tensor"
     threads: Annotated[int, Field(ge=1)] = 1
     accelerator_type: str | None = None
     labels: dict[str, str] = {}
-    kv_cache_bytes: Annotated[int, Field(gt=0)] = 2**30
+    kv_cache_bytes: Annotated[int, Field(gt=0)] | Literal["auto"] = "auto"
     prefill_chunk: Annotated[int, Field(ge=1)] = 256
     own_process: bool = True
     ngram: Annotated[int, Field(ge=1)] = 3
@@ -156,6 +159,12 @@ class ModelConfig(_Schema):
         return self
 
     @model_validator(mode="after")
+    def _ray_can_reserve_it(self) -> Self:
+        if (self.num_gpus or 0) > 1 and self.num_gpus != int(self.num_gpus or 0):
+            raise ValueError("num_gpus must be a whole number, or a part of one GPU")
+        return self
+
+    @model_validator(mode="after")
     def _devices_can_share(self) -> Self:
         if self.parallel == 1:
             return self
@@ -171,6 +180,19 @@ class ModelConfig(_Schema):
     def uses_gpu(self) -> bool:
         """Whether it runs on GPUs; Ray need not reserve them."""
         return self.device == "cuda" or (self.device == "auto" and bool(self.num_gpus))
+
+    @property
+    def leaves_device_open(self) -> bool:
+        """Whether it is for whoever knows of GPUs to say where it runs."""
+        has_weights = self.model not in ("lookup", "simulated")
+        return has_weights and self.device == "auto" and self.num_gpus is None and self.own_process
+
+    @property
+    def gpus(self) -> float:
+        """How many Ray reserves for each server."""
+        if self.num_gpus is not None:
+            return self.num_gpus
+        return self.parallel if self.device == "cuda" else 0
 
     @property
     def ranks(self) -> int:

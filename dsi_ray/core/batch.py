@@ -4,6 +4,7 @@ Continuous batching: each forward takes the runnable step of every request, so t
 many requests computes them together. The same code runs in the model server and in virtual time.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -55,16 +56,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """What a forward gave for one part; ``error`` stands for all else."""
+    """What a forward gave for one part; ``error`` and ``postponed`` stand for all else.
+
+    A postponed part was not computed, since the KV cache had no room beside the others.
+    """
 
     tokens: Sequence[int] = ()
     logprobs: Sequence[TokenLogprobs] = ()
     proposals: Sequence[bytes] = ()
     error: str | None = None
+    postponed: bool = False
 
 
 @dataclass(slots=True)
 class _Entry:
+    arrival: int
     session: ServerSession = field(default_factory=ServerSession)
     open: Step | None = None
     """A step that was begun; a long one takes several forwards."""
@@ -88,6 +94,7 @@ class ServerBatch:
     def __init__(self, chunk: int) -> None:
         self._chunk = chunk
         self._entries: dict[str, _Entry] = {}
+        self._arrivals = itertools.count()
         self._parts: list[Part] = []
 
     @property
@@ -109,7 +116,9 @@ class ServerBatch:
 
     def submit(self, task: Task, mode: Mode) -> list[Event]:
         """Takes a task in; returns the ends of the tasks that it displaces."""
-        return self._entries.setdefault(task.request, _Entry()).session.submit(task, mode)
+        if task.request not in self._entries:
+            self._entries[task.request] = _Entry(next(self._arrivals))
+        return self._entries[task.request].session.submit(task, mode)
 
     def cancel(self, request: str, task: int) -> list[Event]:
         """Ends one task, running or queued; an unknown one is fine."""
@@ -138,6 +147,8 @@ class ServerBatch:
         """The next forward, empty if there is nothing to do; :meth:`finish` or :meth:`stopped`
         must follow one that is not.
 
+        Who came first stands first: where memory is short, those who came later wait for it.
+
         Args:
             cached: How many tokens of a request's path need not be computed.
         """
@@ -159,6 +170,7 @@ class ServerBatch:
         # Who got less than all, or nothing, is first next time.
         for request in [part.request for part in self._parts if not part.is_chunk]:
             self._entries[request] = self._entries.pop(request)
+        self._parts.sort(key=lambda part: self._entries[part.request].arrival)
         return list(self._parts)
 
     def finish(self, results: dict[str, PartResult], seconds: float = 0.0) -> list[Event]:
@@ -167,6 +179,9 @@ class ServerBatch:
         events: list[Event] = []
         for part in parts:
             entry, result = self._entries[part.request], results[part.request]
+            if result.postponed:
+                entry.stopped()
+                continue
             entry.spent += seconds
             if result.error is not None:
                 events += entry.session.fail(result.error)

@@ -4,7 +4,7 @@ Events of servers in, commands out. The coordinator drives it over Ray, experime
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dsi_ray.core.blame import CONVICTED
 from dsi_ray.core.decoders import DSI, Request
@@ -34,6 +34,7 @@ class Group:
         targets: The target servers.
         drafters: The drafters, by rank.
         pace: What is measured; kept up to date.
+        contexts: Most tokens that a drafter takes; none is as many as the targets.
 
     Attributes:
         pool: Which target servers serve which request.
@@ -43,13 +44,18 @@ class Group:
     """
 
     def __init__(
-        self, targets: Iterable[ServerId], drafters: Iterable[ServerId], pace: Pace
+        self,
+        targets: Iterable[ServerId],
+        drafters: Iterable[ServerId],
+        pace: Pace,
+        contexts: Mapping[ServerId, int] | None = None,
     ) -> None:
         self.pool = TargetPool(targets)
         self.pace = pace
         self.moves = 0
         self.moved_tokens = 0
         self._drafters = list(drafters)
+        self._contexts = contexts or {}
         self._watch = Watch()
         self._now = 0.0
         """When it was last asked for servers that are overdue."""
@@ -101,6 +107,7 @@ class Group:
             tuple(self._drafters) if job.drafted else (),
             self._task_ids,
             job.rejection,
+            self._contexts,
         )
         member = Member(job, job.decoder(request, self.pace))
         self._members[job.id] = member

@@ -15,6 +15,10 @@ class ForwardCancelled(Exception):
     """The forward was stopped before its end; the session's cache is consistent."""
 
 
+class NoRoom(Exception):
+    """The KV cache has no room for a session beside those that come before it in the batch."""
+
+
 class ModelError(ValueError):
     """A model cannot be used as asked. The message says what, and what to do."""
 
@@ -47,6 +51,11 @@ class ModelInfo:
     has_logits: bool = True
     kv_bytes_per_token: int = 0
     kv_capacity: int = maxsize
+
+    @property
+    def longest_text(self) -> int:
+        """Most tokens, prompt and output, of a text that it can compute."""
+        return min(self.max_context, self.kv_capacity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +214,13 @@ class LanguageModel(Protocol):
         returned by a model that has no opinion (a lookup without a match).
 
         Args:
-            batch: At least one part, each of another session.
+            batch: At least one part, each of another session. Where the KV cache is too small for
+                all, the first ones have it.
             stop: Looked at between layers; once it is set the forward ends at the next one.
 
         Returns:
             For each part its tokens, or the exception that it caused: `ModelError` for a request
-            that cannot be computed.
+            that cannot be computed, `NoRoom` for one that has to wait. The first part never waits.
 
         Raises:
             ForwardCancelled: ``stop`` was set in time. Each part's cache holds what it held

@@ -49,10 +49,10 @@ class BlockPool:
         evictions: Number of blocks with a text that were dropped to make room.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, *, at_once: bool = False) -> None:
         self.capacity = capacity
         self.made = 0
-        self.size = min(_FIRST_SIZE, capacity)
+        self.size = capacity if at_once else min(_FIRST_SIZE, capacity)
         self.recycled: list[int] = []
         self.evictions = 0
         # The lowest first: neighbours can be read without a copy.

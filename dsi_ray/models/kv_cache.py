@@ -6,7 +6,7 @@ session that is not being computed may lose its blocks: its tokens are then comp
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dsi_ray.models.blocks import BLOCK_TOKENS, Block, BlockPool, Text
@@ -46,9 +46,9 @@ class KVCache:
         preemptions: Number of sessions that lost their blocks before they were released.
     """
 
-    def __init__(self, capacity: int) -> None:
-        """``capacity`` is the number of blocks."""
-        self.pool = BlockPool(capacity)
+    def __init__(self, capacity: int, *, at_once: bool = False) -> None:
+        """``capacity`` is the number of blocks; their memory grows, or is taken ``at_once``."""
+        self.pool = BlockPool(capacity, at_once=at_once)
         self.preemptions = 0
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
@@ -61,6 +61,12 @@ class KVCache:
         own = common_prefix(session.tokens, tokens)
         full = session.blocks[: own // BLOCK_TOKENS]
         return max(own, (len(full) + sum(1 for _ in self._found(full, tokens))) * BLOCK_TOKENS)
+
+    def rank(self, keys: Sequence[str]) -> None:
+        """Says who of those that are computed now has the first claim on memory: the first."""
+        for key in reversed(keys):
+            if key in self._sessions:
+                self._sessions.move_to_end(key)
 
     def reserve(
         self, key: str, tokens: tuple[int, ...], start: int, batch: Collection[str]
@@ -147,7 +153,8 @@ class KVCache:
 
     def _preempt(self, batch: Collection[str]) -> bool:
         """Takes the blocks of the least recently used session that is not in ``batch``."""
-        key = next((key for key in self._sessions if key not in batch), None)
+        holders = (key for key, session in self._sessions.items() if session.blocks)
+        key = next((key for key in holders if key not in batch), None)
         if key is None:
             return False
         self.release(key)

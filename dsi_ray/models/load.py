@@ -46,6 +46,7 @@ def follow(config: ModelConfig, role: Role, rank: int, meeting: "Meeting") -> No
         ModelError: It cannot be used as asked.
     """
     from dsi_ray.models.checkpoint import find_device
+    from dsi_ray.models.memory import kv_cache_budget
     from dsi_ray.models.packed_model import PackedModel
     from dsi_ray.models.parallel import Follower
     from dsi_ray.models.trial import try_out
@@ -55,12 +56,14 @@ def follow(config: ModelConfig, role: Role, rank: int, meeting: "Meeting") -> No
     _, model = _load_weights(config, role, device)
     packed = PackedModel(model)
     try_out(config.model, packed)
+    kv_cache_budget(config, packed)
     follower.follow(packed.forward)
 
 
 def _load_transformers(config: ModelConfig, role: Role, leader: "Leader | None") -> LanguageModel:
     # torch and transformers take seconds to import; the other models need neither.
     from dsi_ray.models.checkpoint import find_device
+    from dsi_ray.models.memory import kv_cache_budget
     from dsi_ray.models.transformers_model import TransformersModel
     from dsi_ray.models.vocabulary import vocab_size
 
@@ -70,7 +73,8 @@ def _load_transformers(config: ModelConfig, role: Role, leader: "Leader | None")
     source, model = _load_weights(config, role, device)
     ids = vocab_size(source, model.get_input_embeddings().weight.shape[0])
     tokenizer = partial(PretrainedTokenizer, source)
-    return TransformersModel(config.model, model, ids, config.kv_cache_bytes, tokenizer, leader)
+    budget = partial(kv_cache_budget, config)
+    return TransformersModel(config.model, model, ids, budget, tokenizer, leader)
 
 
 def _load_weights(config: ModelConfig, role: Role, device: "torch.device") -> tuple[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from inspect import signature
+from sys import maxsize
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from dsi_ray.models.attention import use_packed_attention
 from dsi_ray.models.blocks import BlockPool
+from dsi_ray.models.checkpoint import max_context
 from dsi_ray.models.kv_cache import Segment
 from dsi_ray.models.packing import Stop, pack, run
 from dsi_ray.models.paged import PagedCache
@@ -59,18 +61,28 @@ class PackedModel:
         use_packed_attention(model)
         self._model = model
         embeddings = model.get_input_embeddings().weight
-        self._device = embeddings.device
+        self.device: torch.device = embeddings.device
+        """Where its tokens go in."""
+        self.devices: list[torch.device] = list({w.device: None for w in model.parameters()})
+        """Where its weights are."""
         head = model.get_output_embeddings()
-        self._last_device = self._device if head is None else head.weight.device
+        self._last_device = self.device if head is None else head.weight.device
         self._keeps_logits = "logits_to_keep" in signature(model.forward).parameters
         self._pools = PagedCache()
         self.known_ids: int = embeddings.shape[0]
         """Number of token ids that have an embedding."""
+        self.max_context: int = max_context(model.config) or maxsize
+        """Most tokens that it takes."""
 
     @property
     def bytes_per_token(self) -> int:
         """What a token takes in the KV cache; known after the first forward."""
         return self._pools.bytes_per_token
+
+    @property
+    def layers(self) -> int:
+        """Number of layers that have keys of their own; known after the first forward."""
+        return sum(layer.is_initialized for layer in self._pools.layers)
 
     @torch.inference_mode()
     def forward(self, step: Step, stop: Stop) -> Tensor:
@@ -87,7 +99,7 @@ class PackedModel:
             ForwardCancelled: ``stop`` was set in time.
         """
         segments = [job.segment for job in step.jobs]
-        packing = pack(segments, step.recycled, step.room, stop, self._device)
+        packing = pack(segments, step.recycled, step.room, stop, self.device)
         ids: list[int] = []
         rows = [range(0)] * len(step.jobs)
         for index in packing.order:
@@ -114,4 +126,4 @@ class PackedModel:
         return logits[0]
 
     def _row(self, ids: Sequence[int]) -> Tensor:
-        return torch.tensor([ids], dtype=torch.long, device=self._device)
+        return torch.tensor([ids], dtype=torch.long, device=self.device)

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from sys import maxsize
 from typing import Any
 
 from torch import Tensor
@@ -15,9 +14,10 @@ from dsi_ray.models.base import (
     Forwarded,
     ModelError,
     ModelInfo,
+    NoRoom,
 )
 from dsi_ray.models.blocks import BLOCK_TOKENS
-from dsi_ray.models.checkpoint import eos_ids, max_context
+from dsi_ray.models.checkpoint import eos_ids
 from dsi_ray.models.guided.guides import Guides
 from dsi_ray.models.kv_cache import KVCache, Segment
 from dsi_ray.models.packed_model import Job, PackedModel, Step
@@ -38,7 +38,7 @@ class TransformersModel:
         name: str,
         model: Any,
         vocab_size: int,
-        kv_cache_bytes: int,
+        kv_cache_bytes: int | Callable[[PackedModel], int],
         load_tokenizer: Callable[[], Tokenizer] | None = None,
         leader: Leader | None = None,
     ) -> None:
@@ -50,7 +50,8 @@ class TransformersModel:
                 switched to one that also does batches.
             vocab_size: Number of ids that the tokenizer can produce, up to which the model's are
                 used.
-            kv_cache_bytes: Budget of the KV cache, on each device.
+            kv_cache_bytes: Budget of the KV cache, on each device; or who tells it once the model
+                has been tried.
             load_tokenizer: Called for the first guided request; without it, and if it raises
                 ModelError, guides are ignored, as only a drafter may.
             leader: Of the processes that hold the model's other shards, if it has any.
@@ -66,18 +67,23 @@ class TransformersModel:
         self._forward = (
             packed.forward if leader is None else partial(leader.forward, packed.forward)
         )
-        self._budget = kv_cache_bytes
+        # All ranks do this at once, too.
+        self._budget = kv_cache_bytes(packed) if callable(kv_cache_bytes) else kv_cache_bytes
         self._block_bytes = packed.bytes_per_token * BLOCK_TOKENS
-        if kv_cache_bytes < self._block_bytes:
+        if self._budget < self._block_bytes:
             raise ModelError(
-                f"{name}: kv_cache_bytes must be {self._block_bytes} or more, the size of a block"
+                f"{name}: kv_cache_bytes must be {self._block_bytes} or more, the size of a block, "
+                f"and is {self._budget}; where it is auto the device has no more room: take more "
+                "devices (parallel), or a smaller dtype or prefill_chunk"
             )
-        self._cache = KVCache(kv_cache_bytes // self._block_bytes)
+        # A GPU's memory is shared: what is not taken at the start may be gone when it is needed.
+        at_once = embeddings.device.type == "cuda"
+        self._cache = KVCache(self._budget // self._block_bytes, at_once=at_once)
         self._known_ids = packed.known_ids
         self._info = ModelInfo(
             name=name,
             vocab_size=vocab_size,
-            max_context=max_context(model.config) or maxsize,
+            max_context=packed.max_context,
             eos_ids=eos_ids(model),
             parameters=sum(weights.numel() for weights in model.parameters()),
             dtype=str(embeddings.dtype).removeprefix("torch."),
@@ -118,16 +124,13 @@ class TransformersModel:
     ) -> list[Forwarded | Exception]:
         """Computes one forward for several sessions; see `LanguageModel`.
 
-        Parts that do not fit into the KV cache together are computed one after the other; one
-        that does not fit alone has a `ModelError`. If the forward fails, each part is tried alone,
-        so that only the one to blame fails.
+        A part that does not fit into the KV cache alone has a `ModelError`. If the forward fails,
+        each part is tried alone, so that only the one to blame fails.
         """
         outcomes: Outcomes = {}
-        pending = list(batch)
-        while pending:
-            admitted, pending = self._admit(pending, outcomes)
-            if admitted:
-                self._compute(admitted, stop, outcomes)
+        self._cache.rank([part.session for part in batch])
+        if admitted := self._admit(batch, outcomes):
+            self._compute(admitted, stop, outcomes)
         return [outcomes[part.session] for part in batch]
 
     def release(self, session: str) -> None:
@@ -135,12 +138,9 @@ class TransformersModel:
         self._cache.release(session)
         self._guides.release(session)
 
-    def _admit(
-        self, parts: list[Extension], outcomes: Outcomes
-    ) -> tuple[Admitted, list[Extension]]:
-        """Returns what can be computed now, all at once, and what must wait."""
+    def _admit(self, parts: Sequence[Extension], outcomes: Outcomes) -> Admitted:
+        """Returns what can be computed now, all at once."""
         admitted: Admitted = []
-        waiting: list[Extension] = []
         for part in parts:
             try:
                 segment = self._reserve(part, {other.session for other, _ in admitted})
@@ -148,12 +148,12 @@ class TransformersModel:
                 outcomes[part.session] = error
                 continue
             if segment is None:
-                waiting.append(part)
+                outcomes[part.session] = NoRoom()
             elif segment.kept == segment.length:
                 outcomes[part.session] = Forwarded([])
             else:
                 admitted.append((part, segment))
-        return admitted, waiting
+        return admitted
 
     def _reserve(self, part: Extension, batch: set[str]) -> Segment | None:
         """Finds room for one more part; None if it must wait for the others of the batch."""

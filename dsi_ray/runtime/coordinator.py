@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -61,7 +61,8 @@ class GroupInfo:
     Attributes:
         target: The target model.
         drafters: The drafters' models, by rank.
-        max_context: Most tokens, prompt and output, that all of them take.
+        max_context: Most tokens, prompt and output, that each target server takes, of which its KV
+            cache has to hold all. A drafter may take fewer.
         transport: How its coordinator is talked to.
         lane_ports: On the coordinator's node, for lanes from others.
     """
@@ -115,18 +116,21 @@ class Coordinator:
         pace = await measure_pace(self._servers)
         drafters = [server for server in self._servers if server.role is Role.DRAFTER]
         targets = [server for server in self._servers if server.role is Role.TARGET]
-        self._group = Group(targets, drafters, pace)
+        of = dict(zip(self._servers, infos, strict=True))
+        contexts = {drafter: of[drafter].longest_text for drafter in drafters}
+        self._group = Group(targets, drafters, pace, contexts)
         self._watchman = Watchman(self._group, self._servers, self._execute, self._faults)
         self._background.start(self._watchman.watch())
         for server_id in self._servers:
             self._background.start(self._keep(server_id))
         self._background.start(keep_exporting(self.status))
         self._background.start(self._clients.sweep())
-        of = dict(zip(self._servers, infos, strict=True))
+        capacity = min(of[server].kv_capacity for server in targets)
+        target = replace(of[targets[0]], kv_capacity=capacity)
         return GroupInfo(
-            of[ServerId(Role.TARGET, 0)],
+            target,
             tuple(of[drafter] for drafter in drafters),
-            min(info.max_context for info in infos),
+            target.longest_text,
             self._config.transport,
             self._config.lane_port_numbers,
         )

@@ -8,7 +8,14 @@ from typing import TypeVar
 
 from dsi_ray.core.batch import Part, PartResult, ServerBatch
 from dsi_ray.core.messages import Ended, Event, Reason
-from dsi_ray.models.base import Extension, ForwardCancelled, Forwarded, LanguageModel, Sampling
+from dsi_ray.models.base import (
+    Extension,
+    ForwardCancelled,
+    Forwarded,
+    LanguageModel,
+    NoRoom,
+    Sampling,
+)
 from dsi_ray.runtime.fatal import supervise
 from dsi_ray.runtime.wire import Work
 
@@ -166,6 +173,8 @@ class Forwards:
 
 
 def _result(outcome: Forwarded | Exception) -> PartResult:
+    if isinstance(outcome, NoRoom):
+        return PartResult(postponed=True)
     if isinstance(outcome, Exception):
         return PartResult(error=f"{type(outcome).__name__}: {outcome}")
     return PartResult(outcome.tokens, outcome.logprobs, outcome.proposals)

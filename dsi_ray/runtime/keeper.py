@@ -14,6 +14,7 @@ from dsi_ray.runtime.backoff import backoff
 from dsi_ray.runtime.coordinator import GroupInfo
 from dsi_ray.runtime.fatal import die
 from dsi_ray.runtime.hosted_group import HostedGroup
+from dsi_ray.runtime.placement import on_devices
 from dsi_ray.runtime.roster import Roster, Standing
 
 _LOGGER = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class Keeper:
     def __init__(self, config: EngineConfig) -> None:
         for drafter in config.drafters:
             check_vocabularies(config.target, drafter)
+        config = on_devices(config, ray.cluster_resources().get("GPU", 0))
         self._config = config
         self._subscribers: list[Callable[[Roster], None]] = []
         # Over what follows. Nobody calls Ray while holding it.
@@ -54,7 +56,8 @@ class Keeper:
             self.close()
             raise
         standing = tuple(Standing(group.coordinator) for group in self._groups)
-        self._roster = Roster(infos[0], standing)
+        # What the least of them can do.
+        self._roster = Roster(min(infos, key=lambda info: info.max_context), standing)
         for index in range(config.num_groups):
             self._watch(index)
 

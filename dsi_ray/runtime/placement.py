@@ -2,7 +2,7 @@
 
 import asyncio
 import statistics
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group
@@ -16,6 +16,8 @@ from dsi_ray.runtime.followers import Follower
 from dsi_ray.runtime.model_server import ModelServer
 from dsi_ray.runtime.servers import LocalServer, RemoteServer, Server
 
+C = TypeVar("C", bound=EngineConfig)
+
 _LEAST = 0.001
 """Ray refuses bundles without resources; this much of a CPU is for those that ask for none."""
 
@@ -25,6 +27,26 @@ def server_models(config: EngineConfig) -> dict[ServerId, ModelConfig]:
     targets = {ServerId(Role.TARGET, i): config.target for i in range(config.sp_degree)}
     drafters = {ServerId(Role.DRAFTER, i): model for i, model in enumerate(config.drafters)}
     return targets | drafters
+
+
+def on_devices(config: C, gpus: float) -> C:
+    """Decides for the models that leave it open (``device: auto``) where they run.
+
+    Args:
+        config: What the engine is made of.
+        gpus: What the cluster has of them: targets get theirs first, then the drafters by rank.
+    """
+    servers = [config.sp_degree * config.num_groups] + [config.num_groups] * len(config.drafters)
+    models = [config.target, *config.drafters]
+    gpus -= sum(model.gpus * count for model, count in zip(models, servers, strict=True))
+    for index, (model, count) in enumerate(zip(models, servers, strict=True)):
+        if not model.leaves_device_open:
+            continue
+        fits = model.parallel * count <= gpus
+        models[index] = model.model_copy(update={"device": "cuda" if fits else "cpu"})
+        gpus -= models[index].gpus * count
+    target, *drafters = models
+    return config.model_copy(update={"target": target, "drafters": tuple(drafters)})
 
 
 def bundles(config: EngineConfig) -> list[dict[str, float]]:
@@ -66,7 +88,7 @@ def start_server(
         return LocalServer(ModelServer(model, server_id, group))
     options: dict[str, Any] = {
         "num_cpus": model.num_cpus / model.ranks,
-        "num_gpus": _gpus(model) / model.ranks,
+        "num_gpus": model.gpus / model.ranks,
         # The first bundle is the coordinator's.
         "scheduling_strategy": in_bundle(placement, 1 + list(_placed(config)).index(server_id)),
         # A task event for every call would cost more than the call.
@@ -121,13 +143,7 @@ def _placed(config: EngineConfig) -> dict[ServerId, ModelConfig]:
 
 
 def _resources(model: ModelConfig) -> dict[str, float]:
-    resources = {"CPU": max(model.num_cpus, _LEAST), "GPU": float(_gpus(model))}
+    resources = {"CPU": max(model.num_cpus, _LEAST), "GPU": float(model.gpus)}
     if model.accelerator_type is not None:
         resources[f"accelerator_type:{model.accelerator_type}"] = 0.001
     return {name: amount for name, amount in resources.items() if amount}
-
-
-def _gpus(model: ModelConfig) -> int:
-    if model.num_gpus is not None:
-        return model.num_gpus
-    return model.parallel if model.device == "cuda" else 0

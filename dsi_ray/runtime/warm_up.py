@@ -1,10 +1,9 @@
 """How long a model's forwards take: measured before the first request."""
 
 import statistics
-import threading
 import time
 
-from dsi_ray.models.base import Extension, LanguageModel, Sampling
+from dsi_ray.models.base import Extension, LanguageModel, Sampling, extend_one
 from dsi_ray.params import SamplingParams
 
 _SESSION = ""
@@ -23,7 +22,7 @@ def measure_forwards(model: LanguageModel) -> list[tuple[int, float]]:
     single = [_seconds(model, tokens, 1) for _ in range(_FORWARDS)]
     measured = [(1, statistics.median(single[1:]))]
     for count in _BATCHES:
-        room = model.info.max_context - len(tokens)
+        room = model.info.longest_text - len(tokens)
         if count * _TRIALS > room or measured[-1][1] > _TOO_LONG * measured[0][1]:
             break
         measured.append((count, min(_seconds(model, tokens, count) for _ in range(_TRIALS))))
@@ -37,5 +36,5 @@ def _seconds(model: LanguageModel, tokens: list[int], count: int) -> float:
     tokens += [0] * count
     greedy = Sampling(SamplingParams(), len(tokens))
     started = time.perf_counter()
-    model.extend([Extension(_SESSION, tuple(tokens), start, greedy)], threading.Event())
+    extend_one(model, Extension(_SESSION, tuple(tokens), start, greedy))
     return time.perf_counter() - started

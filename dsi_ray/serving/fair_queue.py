@@ -21,7 +21,7 @@ class Limits:
         generations: Most generations inside.
         queued: Most requests that wait.
         per_client: Most generations of one client, inside and waiting; None is no limit.
-        tokens: Most tokens that those inside may come to hold together.
+        tokens: Most tokens that those inside are likely to come to hold together.
     """
 
     generations: int
@@ -37,7 +37,7 @@ class Ticket:
     Attributes:
         client: Whose it is.
         generations: How many it asks for: each choice of each prompt is one.
-        tokens: Most that they will hold: prompts and outputs.
+        tokens: What they are likely to hold: prompts and outputs.
         on_entry: Called when it is let in.
         inside: Whether it has been.
     """
@@ -71,7 +71,7 @@ class FairQueue:
     Attributes:
         limits: Its bounds.
         generations: Inside now.
-        tokens: That those inside may come to hold.
+        tokens: That those inside are likely to come to hold.
         waiting: Requests that wait.
         waiting_generations: What they ask for.
     """

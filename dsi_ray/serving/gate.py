@@ -58,7 +58,7 @@ class Gate:
         Args:
             client: Who asks.
             generations: How many: each choice of each prompt is one.
-            tokens: Most that they will hold together: prompts and outputs.
+            tokens: What they are likely to hold together: prompts and outputs.
             deadline: When waiting makes no sense any more.
 
         Raises:

@@ -12,6 +12,7 @@ from dsi_ray.runtime.request import Chunk, Decoding
 from dsi_ray.serving.client import client
 from dsi_ray.serving.deadline import Deadline, within
 from dsi_ray.serving.extension import DsiOptions
+from dsi_ray.serving.lengths import OutputLengths
 from dsi_ray.serving.merge import merge
 from dsi_ray.serving.schema.answers import Usage
 from dsi_ray.serving.schema.generation import GenerationRequest
@@ -25,10 +26,11 @@ class Ask:
     prompt: Sequence[int]
     params: SamplingParams | None
 
-    @property
-    def tokens(self) -> int:
-        """Most that it will hold: its prompt and its output."""
-        return 0 if self.params is None else len(self.prompt) + self.params.max_tokens
+    def tokens(self, lengths: OutputLengths) -> int:
+        """What it is likely to hold: its prompt and its output."""
+        if self.params is None:
+            return 0
+        return len(self.prompt) + lengths.likely(self.params.max_tokens)
 
 
 class Generations:
@@ -93,7 +95,7 @@ class Generations:
         """
         service = self._service
         deadline = Deadline.after(service.timeout_s)
-        tokens = sum(ask.tokens for ask in self.asks)
+        tokens = sum(ask.tokens(service.lengths) for ask in self.asks)
         async with service.gate.hold(client.get(), len(self.asks), tokens, deadline):
             merged = merge([self._stream(index, ask) for index, ask in enumerate(self.asks)])
             async with aclosing(within(deadline, merged)) as items:
@@ -118,12 +120,15 @@ class Generations:
         # Traces of the request are found under this name.
         name = f"{self._answer_id}/{index}"
         stream = engine.stream(ask.prompt, ask.params, self._decoding, name)
+        length = 0
         with metrics.in_flight.track_inprogress():
             async with aclosing(stream) as chunks:
                 async for chunk in chunks:
+                    length += len(chunk.tokens)
                     self._completion_tokens += len(chunk.tokens)
                     metrics.completion_tokens.inc(len(chunk.tokens))
                     yield chunk
+        self._service.lengths.note(length)
 
 
 def _check(

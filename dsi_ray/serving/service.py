@@ -11,6 +11,7 @@ from dsi_ray.serving.config import ServingConfig
 from dsi_ray.serving.errors import ApiError
 from dsi_ray.serving.fair_queue import Limits
 from dsi_ray.serving.gate import Gate
+from dsi_ray.serving.lengths import OutputLengths
 from dsi_ray.serving.metrics import Metrics
 
 P = ParamSpec("P")
@@ -26,6 +27,7 @@ class Service:
         ingress: Which of several processes this is.
         metrics: Count what it does.
         gate: Bounds how much that is at once.
+        lengths: Tell how long outputs are likely to be.
         timeout_s: The longest that a request may take, waiting included.
     """
 
@@ -43,6 +45,7 @@ class Service:
             engine.kv_capacity // each,
         )
         self.gate = Gate(limits, self.metrics)
+        self.lengths = OutputLengths()
         self.timeout_s = config.request_timeout_s
         # One thread: enough to keep the event loop free, and no tokenizer has two users at once.
         self._aside = ThreadPoolExecutor(1, "tokenizer")

@@ -4,6 +4,7 @@ The whole prefix, so that a wrong path gives other tokens: a server that was fed
 committed cannot give the right text by luck of position.
 """
 
+import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,14 +54,21 @@ class Guesser:
 
 
 class GuesserModel(VirtualModel):
-    """A model server's view of a :class:`Guesser`: fewer tokens than asked when it is silent."""
+    """A model server's view of a :class:`Guesser`: fewer tokens than asked when it is silent.
 
-    def __init__(self, guesser: Guesser, latency: Callable[[Step], float]) -> None:
+    It must never be asked about more tokens than its ``context`` holds.
+    """
+
+    def __init__(
+        self, guesser: Guesser, latency: Callable[[Step], float], context: int = sys.maxsize
+    ) -> None:
         super().__init__(guesser, latency)
+        object.__setattr__(self, "context", context)
 
     def tokens(self, step: Step) -> list[int]:
         """The own tokens of one forward, up to where the drafter falls silent."""
         assert isinstance(self.own, Guesser)
+        assert len(step.tokens) <= vars(self)["context"], "asked beyond the context"
         prefixes = [step.tokens[:i] for i in range(step.start, len(step.tokens) + 1)]
         silent = (i for i, prefix in enumerate(prefixes) if self.own.is_silent(prefix))
         return [self.own(prefix) for prefix in prefixes[: next(silent, len(prefixes))]]

@@ -1,6 +1,7 @@
 """Scenario: one request, its models and its plan; what the properties draw and run."""
 
 import itertools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +28,7 @@ class Scenario:
         target_latencies: Durations of forwards, in turn for each server.
         drafter_latencies: The same for each drafter.
         messages: Latencies of messages, in turn.
+        contexts: Most tokens that each drafter takes; what comes without one takes any number.
     """
 
     target: Language
@@ -38,6 +40,7 @@ class Scenario:
     target_latencies: Durations = (10,)
     drafter_latencies: tuple[Durations, ...] = ((2,),) * 4
     messages: Durations = (0,)
+    contexts: tuple[int, ...] = ()
 
     @property
     def targets(self) -> list[ServerId]:
@@ -58,7 +61,12 @@ class Scenario:
     def request(self) -> Request:
         """The request, fresh."""
         return Request(
-            "request", self.prompt, self.criteria, tuple(self.targets), tuple(self.drafter_servers)
+            "request",
+            self.prompt,
+            self.criteria,
+            tuple(self.targets),
+            tuple(self.drafter_servers),
+            contexts=dict(zip(self.drafter_servers, self.contexts, strict=False)),
         )
 
     def decoder(self, algorithm: str) -> Decoder:
@@ -84,10 +92,11 @@ class Scenario:
             server: VirtualModel(self.target, latency(self.target_latencies))
             for server in self.targets
         }
-        for server, guesser, durations in zip(
-            self.drafter_servers, self.drafters, self.drafter_latencies, strict=False
+        contexts = itertools.chain(self.contexts, itertools.repeat(sys.maxsize))
+        for server, guesser, durations, context in zip(
+            self.drafter_servers, self.drafters, self.drafter_latencies, contexts, strict=False
         ):
-            models[server] = GuesserModel(guesser, latency(durations))
+            models[server] = GuesserModel(guesser, latency(durations), context)
         return models
 
     def seconds(self, algorithm: str, **changes: Any) -> float:

@@ -66,4 +66,5 @@ def scenarios(
         target_latencies=draw(durations() if target_latencies is None else target_latencies),
         drafter_latencies=tuple(draw(durations()) for _ in range(count)),
         messages=draw(durations() if messages is None else messages),
+        contexts=tuple(draw(st.one_of(st.just(100), st.integers(1, 44))) for _ in range(count)),
     )

@@ -20,12 +20,14 @@ def test_counts_never_exceed_the_trace(algorithm: str, scenario: Scenario) -> No
 
 @given(scenario=scenarios(min_drafters=1, max_drafters=1, silent=False))
 def test_taking_turns_counts_every_guess_once(scenario: Scenario) -> None:
-    """Each turn guesses ``lookahead`` tokens, up to a stop or the text's last but one."""
+    """Each turn guesses ``lookahead`` tokens, up to a stop, the drafter's context or the text's
+    last token but one."""
     hits, (text, _) = trace(scenario), scenario.expected
-    most, lookahead = scenario.criteria.max_tokens, scenario.plan.lookahead
+    lookahead = scenario.plan.lookahead
+    end = min(scenario.criteria.max_tokens - 1, scenario.contexts[0] - len(scenario.prompt))
     accepted = rejected = position = 0
     while position < len(hits):
-        drafts = hits[position : min(position + lookahead, most - 1)]
+        drafts = hits[position : max(position, min(position + lookahead, end))]
         run = drafts.index(False) if False in drafts else len(drafts)
         accepted += run
         rejected += run < len(drafts)

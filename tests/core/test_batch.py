@@ -118,3 +118,25 @@ def test_what_is_released_during_a_forward_is_not_heard_of_again() -> None:
     batch.release("0")
     events = batch.finish({part.request: PartResult([7]) for part in parts})
     assert [event.task for event in events] == [1]
+
+
+def test_who_came_first_has_the_first_claim_on_memory() -> None:
+    batch, cache = ServerBatch(4), Cache()
+    batch.submit(task(0, 1, limit=100), Mode.REPLACE)
+    batch.submit(task(1, 30), Mode.REPLACE)
+    batch.submit(task(2, 1, limit=100), Mode.REPLACE)
+    for _ in range(10):
+        parts = batch.compose(cache)
+        assert [part.request for part in parts] == sorted(part.request for part in parts)
+        cache.compute(batch, parts)
+
+
+def test_a_part_without_room_is_asked_for_again() -> None:
+    batch, cache = ServerBatch(100), Cache()
+    for number in range(2):
+        batch.submit(task(number, 5), Mode.REPLACE)
+    first = batch.compose(cache)
+    events = batch.finish({"0": PartResult([7]), "1": PartResult(postponed=True)})
+    assert [event.task for event in events] == [0]
+    assert batch.compose(cache) == first[1:]
+    assert batch.finish({"1": PartResult([7])}) == [Output(1, 5, (7,), goes_on=False)]

@@ -18,7 +18,14 @@ from tiny import (
 )
 from torch import nn
 
-from dsi_ray.models.base import Extension, ForwardCancelled, ModelError, Sampling, extend_one
+from dsi_ray.models.base import (
+    Extension,
+    ForwardCancelled,
+    ModelError,
+    NoRoom,
+    Sampling,
+    extend_one,
+)
 from dsi_ray.models.blocks import BLOCK_TOKENS
 from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
@@ -112,19 +119,23 @@ def test_sessions_are_evicted_beyond_the_budget_and_computed_again() -> None:
     check("llama", model, "b", PATH, 1)
 
 
-def test_a_batch_that_does_not_fit_is_computed_in_parts() -> None:
+def test_of_a_batch_that_does_not_fit_the_first_ones_are_computed() -> None:
     block = serve("llama").info.kv_bytes_per_token * BLOCK_TOKENS
     model = serve("llama", kv_cache_bytes=2 * block)
     paths = {name: (i, *PATH) for i, name in enumerate("abc")}
     paths["long"] = PATH * 3
     paths["d"] = (7, *PATH)
     batch = [Extension(name, path, 1, GREEDY) for name, path in paths.items()]
-    *fits, long, last = model.extend(batch, GO)
-    for found, path in zip([*fits, last], [*paths.values()][:3] + [paths["d"]], strict=True):
+    *fit, third, long, last = model.extend(batch, GO)
+    for found, path in zip(fit, [*paths.values()][:2], strict=True):
         assert found.tokens == expected_tokens("llama", path)
-    assert isinstance(long, ModelError)
-    assert "36 tokens are more than the 32 that the KV cache of llama holds" in str(long)
+    assert [type(outcome) for outcome in (third, long, last)] == [NoRoom] * 3
     assert model.cache_stats.bytes <= 2 * block
+    model.extend(batch[:2], GO)
+    # The first ones stay: nobody's tokens are computed again and again.
+    assert model.cache_stats.preemptions == 0
+    with pytest.raises(ModelError, match="36 tokens are more than the 32 that the KV cache"):
+        extend_one(model, batch[3])
 
 
 def test_a_budget_without_room_for_anything_is_refused() -> None:

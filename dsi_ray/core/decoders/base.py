@@ -2,7 +2,7 @@
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dsi_ray.core.board import LiveTask, TaskBoard
@@ -41,6 +41,7 @@ class Request:
         rejection: Drafts are verified by rejection sampling. Whether a draft is there in time must
             then not depend on what it is, or the text would be biased: one drafter guesses at a
             time, and nobody looks at its tokens.
+        contexts: Most tokens that a drafter takes, where that is fewer than the targets take.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Request:
     drafters: Sequence[ServerId] = ()
     task_ids: "itertools.count[int]" = field(default_factory=itertools.count)
     rejection: bool = False
+    contexts: Mapping[ServerId, int] = field(default_factory=dict)
 
     @property
     def draft_stops(self) -> frozenset[int]:
@@ -60,6 +62,13 @@ class Request:
     def end(self) -> int:
         """The first position that is not generated."""
         return len(self.prompt) + self.criteria.max_tokens
+
+    def draft_end(self, drafter: ServerId) -> int:
+        """The first position that a drafter does not guess.
+
+        The last token of a text needs no draft, and beyond its context a drafter has none.
+        """
+        return min(self.end - 1, self.contexts.get(drafter, self.end))
 
 
 @dataclass(slots=True)
@@ -122,7 +131,7 @@ class Decoder(ABC):
         commands = self._go_on()
         if news.tokens:
             commands.append(news)
-        return commands + [_cancel(self.verifying, live) for live in self._stale()]
+        return commands + [cancel(self.verifying, live) for live in self._stale()]
 
     def add_target(self, server: ServerId) -> list[Command]:
         """Lets the request use another target server, as soon as its KV cache is filled.
@@ -143,7 +152,7 @@ class Decoder(ABC):
         """Takes a target server away; what it was needed for goes to another."""
         unwanted = self.verifying.retire(server)
         self._filling = {task: filled for task, filled in self._filling.items() if filled != server}
-        cancels = [_cancel(self.verifying, live) for live in unwanted]
+        cancels = [cancel(self.verifying, live) for live in unwanted]
         return [*self._go_on(), *cancels]
 
     def lose(self, server: ServerId) -> None:
@@ -160,7 +169,7 @@ class Decoder(ABC):
     def drop_drafter(self, server: ServerId) -> list[Command]:
         """Takes a drafter away; what it has drafted stays."""
         self.lose(server)
-        cancels = [_cancel(self.drafting, live) for live in self.drafting.retire(server)]
+        cancels = [cancel(self.drafting, live) for live in self.drafting.retire(server)]
         return [*self._go_on(), *cancels]
 
     def _go_on(self) -> list[Command]:
@@ -174,7 +183,7 @@ class Decoder(ABC):
         """
         self.over = True
         return [
-            _cancel(board, live)
+            cancel(board, live)
             for board in (self.verifying, self.drafting)
             for live in board
             if live.displaced is not Mode.REPLACE
@@ -288,6 +297,7 @@ class Decoder(ABC):
         ]
 
 
-def _cancel(board: TaskBoard, live: LiveTask) -> Cancel:
+def cancel(board: TaskBoard, live: LiveTask) -> Cancel:
+    """The command that ends a task."""
     board.displace(live)
     return Cancel(live.task.id)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dsi_ray.core.board import LiveTask, TaskBoard
-from dsi_ray.core.decoders.base import Decoder, Request
+from dsi_ray.core.decoders.base import Decoder, Request, cancel
 from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, ServerId, Start
 from dsi_ray.core.placement import Place, idle_servers, place_anchor, place_block, stale_servers
 from dsi_ray.core.tree import Node, State
@@ -123,8 +123,8 @@ class DSI(Decoder):
 
     def _drive(self, drafter: _Drafter) -> list[Command]:
         """Keeps a drafter on a path that may come true, within the run-ahead."""
-        root = self.tree.root
-        horizon = min(root.position + 1 + self.plan.run_ahead, self.request.end - 1)
+        root, end = self.tree.root, self.request.draft_end(drafter.server)
+        horizon = min(root.position + 1 + self.plan.run_ahead, end)
         mode = Mode.REPLACE
         if drafter.live is not None:
             if drafter.tip.state is State.AHEAD:
@@ -140,8 +140,8 @@ class DSI(Decoder):
             drafter.sent = drafter.tip.position
         room = horizon - drafter.tip.position - 1
         if drafter.silent or self._closes(drafter.tip, horizon):
-            return []
-        if drafter.live is None and room < self.plan.lookahead and horizon < self.request.end - 1:
+            return self._rest(drafter) if mode is Mode.REPLACE else []
+        if drafter.live is None and room < self.plan.lookahead and horizon < end:
             # Less than a block: a task of its own is not worth it.
             return []
         report = self.plan.lookahead
@@ -150,6 +150,11 @@ class DSI(Decoder):
         start = self._draft(drafter.server, mode, drafter.tip, horizon, report)
         drafter.live, drafter.began = self.drafting.find(start.task.id), drafter.tip
         return [start]
+
+    def _rest(self, drafter: _Drafter) -> list[Command]:
+        """Ends a draft that has left the path, where there is no other to take its place."""
+        live, drafter.live = drafter.live, None
+        return [] if live is None else [cancel(self.drafting, live)]
 
     def _survivor(self, tip: Node) -> Node:
         """Where a drafter goes on that is off its path: where the first that is still on one is.
@@ -240,7 +245,7 @@ class DSI(Decoder):
         tip = block[-1]
         if tip is not drafter.tip:
             return True
-        return drafter.silent or self._closes(tip, self.request.end - 1)
+        return drafter.silent or self._closes(tip, self.request.draft_end(drafter.server))
 
     def _start_block(self, place: Place, nodes: list[Node]) -> Start:
         return self._verify(place.server, place.mode, [*place.prefix, *nodes], alone=True)

@@ -6,7 +6,10 @@ from dsi_ray.core.tree import Node
 
 
 class SI(Decoder):
-    """The first drafter guesses ``lookahead`` tokens, then one target server verifies them."""
+    """The first drafter guesses ``lookahead`` tokens, then one target server verifies them.
+
+    Beyond its context the next one does, and beyond those of all the target goes on alone.
+    """
 
     def __init__(self, request: Request, lookahead: int) -> None:
         super().__init__(request)
@@ -19,11 +22,13 @@ class SI(Decoder):
         if self.verifying.active(target) or any(map(self.drafting.active, self.drafting.servers)):
             return []
         root = self.tree.root
-        if not self.drafting.servers:
+        first = root.position + 1
+        drafters = (d for d in self.drafting.servers if first < self.request.draft_end(d))
+        drafter = next(drafters, None)
+        if drafter is None and not root.children:
             return [self._verify(target, Mode.REPLACE, [root], alone=True)]
-        drafter = self.drafting.servers[0]
-        limit = min(root.position + 1 + self._lookahead, self.request.end - 1)
-        if self._drafted_from is not root and root.position + 1 < limit:
+        if drafter is not None and self._drafted_from is not root:
+            limit = min(first + self._lookahead, self.request.draft_end(drafter))
             self._drafted_from = root
             return [self._draft(drafter, Mode.REPLACE, root, limit, report=self._lookahead)]
         tip = root

@@ -10,7 +10,7 @@ import torch
 from dsi_ray.config import ConfigError, EngineConfig
 from dsi_ray.runtime.cluster import connect, disconnect
 from dsi_ray.runtime.doctor.finding import Finding, State, finding
-from dsi_ray.runtime.placement import bundles
+from dsi_ray.runtime.placement import bundles, on_devices
 
 _SHOWN = ("CPU", "GPU")
 
@@ -36,7 +36,8 @@ def check_cluster(config: EngineConfig) -> Iterator[Finding]:
         where = config.address or "started here"
         yield Finding("Ray", State.OK, f"{ray.__version__}, {where}; nodes: {nodes}, {sizes}")
         yield check_gpus(int(resources.get("GPU", 0)))
-        yield check_room(bundles(config), resources)
+        placed = on_devices(config, resources.get("GPU", 0))
+        yield check_room(bundles(placed), resources)
 
 
 def check_gpus(in_ray: int) -> Finding:
