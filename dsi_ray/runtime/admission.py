@@ -34,7 +34,6 @@ def check_request(
     """
     if not tokens:
         raise RequestError("the prompt is empty: give at least one token", "prompt")
-    _check_ids("prompt", tokens, target)
     if len(tokens) + params.max_tokens > max_model_len:
         raise RequestError(
             f"the context holds {max_model_len} tokens, but the prompt has {len(tokens)} and "
@@ -42,6 +41,7 @@ def check_request(
             "prompt" if len(tokens) >= max_model_len else "max_tokens",
             code="context_length_exceeded",
         )
+    _check_ids("prompt", tokens, target)
     _check_sampling(params, target)
 
 
