@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from dsi_ray.experiments.processes import parents
+from dsi_ray.experiments.processes import parents, stats
 
 COMMAND = [sys.executable, "-c", "from dsi_ray.cli import app; app(prog_name='dsi-ray')"]
 SIMULATED = [
@@ -64,5 +64,5 @@ def titles(pid: int) -> dict[int, str]:
 
 
 def still_running(pids: set[int]) -> set[int]:
-    """Those of ``pids`` that have not ended."""
-    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+    """Those of ``pids`` that have not ended; what nobody has asked for its status has."""
+    return {pid for pid, (state, *_) in stats() if pid in pids and state != "Z"}
