@@ -1,6 +1,7 @@
 """The command in a process of its own, as users run it."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -61,6 +62,21 @@ def titles(pid: int) -> dict[int, str]:
         with contextlib.suppress(OSError):
             found[child] = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ").strip()
     return found
+
+
+def listening(pid: int) -> set[str]:
+    """The addresses, as the kernel writes them, on which a process waits for connections."""
+    with contextlib.suppress(OSError):
+        sockets = {os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()}
+        tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
+        rows = [row.split() for table in tables for row in table.splitlines()[1:]]
+        listens = "0A"
+        return {
+            row[1].partition(":")[0]
+            for row in rows
+            if row[3] == listens and f"socket:[{row[9]}]" in sockets
+        }
+    return set()
 
 
 def still_running(pids: set[int]) -> set[int]:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from .conftest import COMMAND, SIMULATED, descendants, dsi_ray, still_running, titles
+from .conftest import COMMAND, SIMULATED, descendants, dsi_ray, listening, still_running, titles
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
 @pytest.fixture
@@ -74,6 +76,9 @@ def test_serves_until_a_signal_and_leaves_nothing(
 
     started = descendants(server.pid)
     assert started
+    for process, name in titles(server.pid).items():
+        # Serve's replicas have a server of their own, whose address cannot be chosen.
+        assert "ServeReplica" in name or listening(process) <= LOOPBACK, name
     body |= {"max_tokens": 300, "stream": True}
     with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as stream:
         lines = filter(None, stream.iter_lines())
