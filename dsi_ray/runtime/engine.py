@@ -69,13 +69,15 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def check(self, prompt: Sequence[int], params: SamplingParams) -> None:
-        """Checks that a request can be served.
+    def check(
+        self, prompt: Sequence[int], params: SamplingParams, max_tokens: int | None = None
+    ) -> None:
+        """Checks that a request can be served, with so many tokens instead of those in ``params``.
 
         Raises:
             RequestError: It cannot.
         """
-        check_request(prompt, params, self.target, self.max_model_len)
+        check_request(prompt, params, self.target, self.max_model_len, max_tokens)
         if params.guide is not None:
             try:
                 self._guides.matcher(params.guide)

@@ -36,9 +36,11 @@ class ValveEngine:
         self.valve = asyncio.Event()
         self.running = self.peak = 0
 
-    def check(self, prompt: Sequence[int], params: SamplingParams) -> None:
+    def check(
+        self, prompt: Sequence[int], params: SamplingParams, max_tokens: int | None = None
+    ) -> None:
         """As every engine does."""
-        check_request(prompt, params, self.target, self.max_model_len)
+        check_request(prompt, params, self.target, self.max_model_len, max_tokens)
 
     async def status(self) -> dict[str, Any]:
         """Always well."""
