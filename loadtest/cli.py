@@ -232,6 +232,8 @@ def _http(url: str, api_key: str | None) -> httpx.AsyncClient:
         headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         timeout=None,
+        # No proxy of the environment reaches a server on the loopback.
+        mounts={f"all://{host}": None for host in ("127.0.0.1", "localhost", "[::1]")},
     )
 
 

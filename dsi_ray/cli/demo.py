@@ -69,12 +69,15 @@ def _free_port() -> int:
 
 
 def _stream(url: str, model: str, max_tokens: int) -> None:
-    import httpx
+    from dsi_ray.cli.http import http_client
 
     (prompt,) = held_out_code(1)
     body = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "stream": True}
     typer.secho(prompt, nl=False, bold=True)
-    with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as answer:
+    with (
+        http_client(url, timeout_s=60) as http,
+        http.stream("POST", "/v1/completions", json=body) as answer,
+    ):
         answer.raise_for_status()
         for line in answer.iter_lines():
             data = line.removeprefix("data: ")

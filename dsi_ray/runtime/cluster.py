@@ -1,7 +1,10 @@
 """The Ray cluster that an engine runs on."""
 
 import re
+import signal
 import socket
+import sys
+import threading
 
 import ray
 
@@ -21,6 +24,7 @@ def connect(address: str | None) -> bool:
         return False
     if address is not None:
         _knock(address)
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             address=address or "local",
@@ -30,7 +34,19 @@ def connect(address: str | None) -> bool:
         )
     except ConnectionError as error:
         raise _nobody_at(address) from error
+    finally:
+        _unwind_at_sigterm(handler)
     return True
+
+
+def _unwind_at_sigterm(handler: object) -> None:
+    """Puts back the handler of before; without one, SIGTERM ends blocks of code as Ctrl-C does.
+
+    What Ray leaves there writes a stack to stderr and aborts, and nothing is cleaned up.
+    """
+    if threading.current_thread() is threading.main_thread():
+        ours = handler if callable(handler) else lambda *_: sys.exit(128 + signal.SIGTERM)
+        signal.signal(signal.SIGTERM, ours)
 
 
 def disconnect() -> None:

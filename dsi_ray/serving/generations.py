@@ -74,7 +74,7 @@ class Generations:
         temperature = 1.0 if engine.target.has_logits else 0.0
         params = request.params(max(max_tokens, 1), temperature)
         for prompt in prompts:
-            _check(service, request, prompt, params)
+            _check(service, request, prompt, params, max_tokens)
         choices = [prompt for prompt in prompts for _ in range(request.choices)]
         asks = [
             Ask(prompt, replace(params, seed=request.seed_of(index)) if max_tokens else None)
@@ -132,10 +132,14 @@ class Generations:
 
 
 def _check(
-    service: Service, request: GenerationRequest, prompt: Sequence[int], params: SamplingParams
+    service: Service,
+    request: GenerationRequest,
+    prompt: Sequence[int],
+    params: SamplingParams,
+    max_tokens: int,
 ) -> None:
     try:
-        service.engine.check(prompt, params)
+        service.engine.check(prompt, params, max_tokens)
     except RequestError as error:
         if error.param != "guide" or request.guide_field is None:
             raise

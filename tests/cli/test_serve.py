@@ -1,35 +1,72 @@
 """``dsi-ray serve`` on a Ray of its own."""
 
 import json
+import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 
-from .conftest import COMMAND, SIMULATED, descendants, dsi_ray, still_running
+from .conftest import COMMAND, SIMULATED, descendants, dsi_ray, listening, still_running, titles
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
 @pytest.fixture
 def server(port: int) -> Iterator["subprocess.Popen[str]"]:
+    """A server that is just starting, in a process group of its own."""
     command = [*COMMAND, "serve", *SIMULATED, f"--port={port}", "--json"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         yield process
         process.kill()
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.02)
+
+
+def health(url: str) -> httpx.Response | None:
+    """What it answers; None if nobody listens."""
+    try:
+        return httpx.get(f"{url}/health", timeout=60)
+    except httpx.TransportError:
+        return None
+
+
+def check_unavailable(answer: httpx.Response) -> None:
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) > 0
+    assert answer.json()["error"]["code"] == "unavailable"
 
 
 def test_serves_until_a_signal_and_leaves_nothing(
     server: "subprocess.Popen[str]", port: int
 ) -> None:
     assert server.stdout is not None and server.stderr is not None
+    url = f"http://127.0.0.1:{port}"
+    # Nobody who comes too early, or too late, is told that there is no such path.
+    eventually(lambda: health(url) is not None)
+    early = health(url)
+    assert early is not None
+    if early.status_code != 200:
+        check_unavailable(early)
+
     ready = json.loads(server.stdout.readline())
-    assert ready == {"url": f"http://127.0.0.1:{port}", "model": "simulated"}
+    assert ready == {"url": url, "model": "simulated"}
     body = {"model": "simulated", "prompt": "hello", "max_tokens": 6}
-    answer = httpx.post(f"{ready['url']}/v1/completions", json=body, timeout=60)
+    answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60)
     assert answer.json()["choices"][0]["text"].count("⟨") == 6
 
     second = dsi_ray("serve", *SIMULATED, f"--port={port}")
@@ -39,20 +76,55 @@ def test_serves_until_a_signal_and_leaves_nothing(
 
     started = descendants(server.pid)
     assert started
-    body |= {"max_tokens": 100, "stream": True}
-    with httpx.stream("POST", f"{ready['url']}/v1/completions", json=body, timeout=60) as stream:
+    for process, name in titles(server.pid).items():
+        # Serve's replicas have a server of their own, whose address cannot be chosen.
+        assert "ServeReplica" in name or listening(process) <= LOOPBACK, name
+    body |= {"max_tokens": 300, "stream": True}
+    with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as stream:
         lines = filter(None, stream.iter_lines())
         next(lines)
-        server.send_signal(signal.SIGTERM)
+        # The whole group, as `timeout` does: it must not reach Ray.
+        os.killpg(server.pid, signal.SIGTERM)
+        eventually(lambda: (late := health(url)) is None or late.status_code != 200)
+        if (late := health(url)) is not None:
+            check_unavailable(late)
         # What is in flight may end.
         *_, last = lines
         assert last == "data: [DONE]"
     assert server.wait(timeout=60) == 0
     assert (server.stdout.read(), server.stderr.read()) == ("", "")
-    deadline = time.monotonic() + 10
-    while (left := still_running(started)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not left
+    eventually(lambda: not still_running(started), seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("number", "begun", "status"),
+    [
+        (signal.SIGTERM, "gcs_server", 143),
+        (signal.SIGINT, "RuntimeEnvAgent", 130),
+        (signal.SIGTERM, "ServeController", 143),
+    ],
+)
+def test_a_signal_while_it_starts_leaves_nothing(
+    server: "subprocess.Popen[str]", number: int, begun: str, status: int
+) -> None:
+    started: set[int] = set()
+
+    def has_begun() -> bool:
+        names = titles(server.pid)
+        started.update(names)
+        return any(begun in name for name in names.values())
+
+    eventually(has_begun)
+    os.killpg(server.pid, number)
+
+    def has_ended() -> bool:
+        started.update(descendants(server.pid))
+        return server.poll() is not None
+
+    eventually(has_ended)
+    assert server.stderr is not None
+    assert (server.returncode, server.stderr.read()) == (status, "")
+    eventually(lambda: not still_running(started), seconds=10)
 
 
 @pytest.mark.parametrize(

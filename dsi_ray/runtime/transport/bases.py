@@ -21,7 +21,7 @@ class SentPaths:
 
     def begin(self, task: Task, mode: Mode, sampling: Sampling) -> Begin:
         """A task as it travels."""
-        path = Path.of(task.tokens)
+        path = task.tokens
         last = self._last.get(task.request)
         base = 0 if last is None else last.common(path)
         self._last[task.request] = path
@@ -73,7 +73,7 @@ class ReceivedPaths:
             begin.task,
             begin.request,
             self._server,
-            tuple(tokens),
+            tokens,
             begin.start,
             begin.limit,
             begin.stops,

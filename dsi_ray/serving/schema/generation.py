@@ -1,6 +1,5 @@
 """What both kinds of generation requests have in common."""
 
-import sys
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -22,8 +21,6 @@ from dsi_ray.serving.schema.fields import (
 from dsi_ray.serving.schema.structured import StructuredOutput
 
 MAX_N = 16
-_LEAST_TOP_P = sys.float_info.min
-"""The limit that top_p: 0 means: the likeliest token is always among those kept."""
 
 
 class StreamOptions(RequestModel):
@@ -136,7 +133,7 @@ class GenerationRequest(StructuredOutput):
             max_tokens=max_tokens,
             min_tokens=min_tokens,
             temperature=default_temperature if temperature is None else temperature,
-            top_p=1.0 if self.top_p is None else max(self.top_p, _LEAST_TOP_P),
+            top_p=1.0 if self.top_p is None else self.top_p,
             top_k=max(self.top_k or 0, 0),
             min_p=self.min_p or 0.0,
             repetition_penalty=self.repetition_penalty or 1.0,
