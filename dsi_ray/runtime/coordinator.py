@@ -119,7 +119,9 @@ class Coordinator:
         of = dict(zip(self._servers, infos, strict=True))
         contexts = {drafter: of[drafter].longest_text for drafter in drafters}
         self._group = Group(targets, drafters, pace, contexts)
-        self._watchman = Watchman(self._group, self._servers, self._execute, self._faults)
+        self._watchman = Watchman(
+            self._group, self._servers, self._lost, self._execute, self._faults
+        )
         self._background.start(self._watchman.watch())
         for server_id in self._servers:
             self._background.start(self._keep(server_id))

@@ -141,6 +141,7 @@ class ModelServer:
         served.lane.end.add_done_callback(lambda _: self._detach(served))
         return served.lane
 
+    @fatal_errors("a lane")
     def _detach(self, served: ServedLane) -> None:
         """A lane has ended, and with it whoever waits for its work, unless there is another."""
         if self._lane is served:

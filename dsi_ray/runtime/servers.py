@@ -39,8 +39,8 @@ class Server(Protocol):
     def ended(self, task: int) -> None:
         """Notes that a task's end was heard."""
 
-    def cancel_branches(self, request: str) -> None:
-        """Ends by ``ray.cancel`` all that the server does for a request, if it has a process."""
+    def cancel_branches(self, request: str | None = None) -> None:
+        """Ends by ``ray.cancel`` what the server does for a request, or for all."""
 
     async def load(self) -> ModelInfo:
         """Loads its model; comes first."""
@@ -125,8 +125,8 @@ class RemoteServer:
         """Notes that a task's end was heard."""
         self._channel.ended(task)
 
-    def cancel_branches(self, request: str) -> None:
-        """Ends by ``ray.cancel`` all that the server does for a request."""
+    def cancel_branches(self, request: str | None = None) -> None:
+        """Ends by ``ray.cancel`` what the server does for a request, or for all."""
         self._channel.cancel_branches(request)
 
     async def measure(self) -> list[tuple[int, float]]:
@@ -183,7 +183,7 @@ class LocalServer:
     def ended(self, task: int) -> None:
         """Nothing to note."""
 
-    def cancel_branches(self, request: str) -> None:
+    def cancel_branches(self, request: str | None = None) -> None:
         """Nothing: what is sent arrives."""
 
     async def latency(self) -> tuple[float, float]:

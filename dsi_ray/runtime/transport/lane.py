@@ -9,6 +9,8 @@ import socket
 import threading
 from collections.abc import Callable
 
+from dsi_ray.runtime.fatal import fatal_errors
+
 MAX_FRAME = 64 * 2**20
 """Bytes of a payload: a prompt of a million tokens is 4 MB, a distribution of a draft 1 MB."""
 
@@ -85,6 +87,7 @@ class Lane:
             self._unsent.clear()
             self._loop.call_soon_threadsafe(self._finish)
 
+    @fatal_errors("a lane")
     def _finish(self) -> None:
         """In the event loop: so that no other thread's number of a closed socket is reused."""
         with self._lock:
@@ -94,6 +97,7 @@ class Lane:
         assert self._error is not None, "a lane ends for a reason"
         self.end.set_result(self._error)
 
+    @fatal_errors("a lane")
     def _read(self) -> None:
         if self._error is not None:
             return
@@ -137,10 +141,12 @@ class Lane:
             self._fail(LaneEnded(f"connection lost: {error}"))
             return b""
 
+    @fatal_errors("a lane")
     def _wait_for_room(self) -> None:
         if self._error is None:
             self._loop.add_writer(self._socket, self._write_on)
 
+    @fatal_errors("a lane")
     def _write_on(self) -> None:
         with self._lock:
             piece = bytes(self._unsent[:_TURN_BYTES])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dsi_ray.runtime.active import Deliver
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
 from dsi_ray.runtime.transport.frames import (
     Abandon,
@@ -77,10 +78,12 @@ class ServedClient:
             # What one turn of the event loop has for all requests is one frame.
             asyncio.get_running_loop().call_soon(self._flush)
 
+    @fatal_errors("a lane")
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
         self.lane.send(pack(Deliveries(waiting)))
 
+    @fatal_errors("a lane")
     def _leave_all(self, _: "asyncio.Future[LaneEnded]") -> None:
         while self._open:
             self._leave(self._open.popitem()[1])

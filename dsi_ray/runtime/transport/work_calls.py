@@ -77,7 +77,7 @@ class WorkCalls:
         if call is not None:
             call.tasks.discard(task)
 
-    def cancel_branches(self, request: str) -> None:
+    def cancel_branches(self, request: str | None = None) -> None:
         """Nothing: each piece of work is a call, which :meth:`send` cancels."""
 
     async def latency(self) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import ray
 
 from dsi_ray.core.messages import Ended, Event, Output
 from dsi_ray.runtime.background import Background
+from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.transport.bases import Assignment, SentPaths
 from dsi_ray.runtime.transport.frames import (
     EventsFrame,
@@ -76,8 +78,12 @@ class WorkLane:
             RayActorError: The server died.
         """
         self._open = await open_lane(self._actor.lane, self._ports)
+        self.attach(self._open.connection)
+
+    def attach(self, connection: socket.socket) -> None:
+        """Makes a connection the lane."""
         self._reset()
-        self._lane = Lane(self._open.connection, self._on_frame)
+        self._lane = Lane(connection, self._on_frame)
         self._lane.end.add_done_callback(self._fail_pings)
 
     async def reopen(self) -> bool:
@@ -118,10 +124,10 @@ class WorkLane:
     def ended(self, task: int) -> None:
         """Nothing to note: a task's end came over this lane."""
 
-    def cancel_branches(self, request: str) -> None:
-        """Ends all that the server does for a request, also if it does not read its lane."""
-        ref = self._branches.get(request)
-        if ref is not None:
+    def cancel_branches(self, request: str | None = None) -> None:
+        """Ends all that the server does for a request, or for all, even if it reads no lane."""
+        requests = self._branches if request is None else [request]
+        for ref in filter(None, map(self._branches.get, requests)):
             # Off the event loop: it blocks for a part of a millisecond.
             self._background.start(asyncio.to_thread(ray.cancel, ref))
 
@@ -150,11 +156,13 @@ class WorkLane:
         self._lane.send(pack(Ping(number)))
         await answer
 
+    @fatal_errors("a lane")
     def _hold(self, request: str) -> None:
         """Puts what the server does for a request behind an object ref."""
         if request in self._branches:
             self._branches[request] = outside(lambda: self._actor.branches.remote(request))
 
+    @fatal_errors("a lane")
     def _fail_pings(self, end: "asyncio.Future[LaneEnded]") -> None:
         for answer in self._pings.values():
             if not answer.done():
