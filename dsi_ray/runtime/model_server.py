@@ -85,7 +85,7 @@ class ModelServer:
 
     async def lane(self, offer: Offer) -> AsyncIterator[Address]:
         """Opens a lane for the coordinator, and with it everything anew; lasts as long as it."""
-        async for address in host_lane(offer, self._attach):
+        async for address in host_lane(offer, self.attach):
             yield address
 
     async def branches(self, request: str) -> None:
@@ -133,7 +133,7 @@ class ModelServer:
             "cache": asdict(self._model.cache_stats),
         }
 
-    def _attach(self, connection: socket.socket) -> Lane:
+    def attach(self, connection: socket.socket) -> Lane:
         """Takes a new lane. The coordinator knows nothing of what came on the one before."""
         self._forwards.clear()
         served = self._lane = ServedLane(connection, self._server, self._forwards.take)

@@ -2,22 +2,26 @@
 
 import asyncio
 import itertools
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from dsi_ray.config import Algorithm, EngineConfig, ModelConfig
 from dsi_ray.core.messages import ServerId
-from dsi_ray.models.base import Sampling
+from dsi_ray.models.base import ModelInfo, Sampling
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime import coordinator as coordinators
 from dsi_ray.runtime.coordinator import Coordinator
 from dsi_ray.runtime.model_server import ModelServer
 from dsi_ray.runtime.outbox import unpack_deliveries
 from dsi_ray.runtime.request import Decoding, Generation, TokenChunk
-from dsi_ray.runtime.servers import Listener, LocalServer
+from dsi_ray.runtime.servers import LocalServer
+from dsi_ray.runtime.transport.work_calls import Listener
+from dsi_ray.runtime.transport.work_lane import WorkLane
 from dsi_ray.runtime.wire import Work
 
 _IDS = itertools.count()
@@ -53,19 +57,51 @@ class MortalServer(LocalServer):
         self._doomed = True
 
 
+class MortalLaneServer(MortalServer):
+    """The same at the other end of a lane, whose end is all that is heard of its death."""
+
+    messages = 1
+
+    def __init__(self, server: ModelServer) -> None:
+        super().__init__(server)
+        self.load = self._load_and_connect
+        no_refs = SimpleNamespace(branches=SimpleNamespace(remote=lambda _: None))
+        self._work = WorkLane(no_refs, ())
+
+    async def _load_and_connect(self) -> ModelInfo:
+        info = await self._server.load()
+        ours, theirs = socket.socketpair()
+        self.lane = self._server.attach(theirs)
+        self._work.attach(ours)
+        return info
+
+    async def listen(self, listener: Listener) -> None:
+        """Passes on what the server reports, until the lane ends."""
+        await self._work.listen(listener)
+
+    def send(self, work: Work) -> None:
+        """Sends all that there is for the server at one moment."""
+        self._work.send(work)
+        if self._doomed and work.starts:
+            self.lane.close()
+
+
 class Mortals(dict[ServerId, MortalServer]):
     """The servers of the coordinators that are made after this, by name.
 
     They take the place of those in processes of their own, which only Ray can start.
     """
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, patch: pytest.MonkeyPatch, kind: type[MortalServer] = MortalLaneServer
+    ) -> None:
         super().__init__()
+        self._kind = kind
         patch.setattr(coordinators, "start_server", self._start)
 
     def _start(self, config: EngineConfig, server: ServerId, _: object, group: int) -> MortalServer:
         model = coordinators.server_models(config)[server]
-        self[server] = MortalServer(ModelServer(model, server, group))
+        self[server] = self._kind(ModelServer(model, server, group))
         return self[server]
 
 

@@ -17,7 +17,7 @@ from dsi_ray.core.group import Group
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.core.tree import TokenTree
 from dsi_ray.models.simulated import SimulatedModel
-from dsi_ray.runtime import coordinator, watchman
+from dsi_ray.runtime import clients, watchman
 from dsi_ray.runtime.active import Active
 from dsi_ray.runtime.coordinator import Coordinator
 from dsi_ray.runtime.forwards import Forwards
@@ -30,14 +30,31 @@ from dsi_ray.runtime.outbox import Outbox
 from dsi_ray.runtime.outgoing import Outgoing
 from dsi_ray.runtime.servers import LocalServer
 from dsi_ray.runtime.trace.record import RequestTrace
+from dsi_ray.runtime.transport.bases import ReceivedPaths, SentPaths
+from dsi_ray.runtime.transport.lane import Lane
+from dsi_ray.runtime.transport.served_calls import ServedCalls
+from dsi_ray.runtime.transport.served_lane import ServedLane
+from dsi_ray.runtime.transport.work_lane import WorkLane
 
-from .lonely import Client, Mortals, generation, lonely_coordinator, until_well
+from .lonely import (
+    Client,
+    MortalLaneServer,
+    Mortals,
+    MortalServer,
+    generation,
+    lonely_coordinator,
+    until_well,
+)
 
 CLASSES: list[type] = [
     *(Coordinator, Listeners, Outbox, Outgoing, Active, GroupMetrics, RayExporter, RequestTrace),
-    *(LocalServer, ModelServer, Forwards, SimulatedModel),
+    *(LocalServer, ModelServer, Forwards, ServedCalls, SimulatedModel),
+    *(WorkLane, ServedLane, Lane, SentPaths, ReceivedPaths),
     *(Group, Decoder, TokenTree, ServerBatch),
 ]
+
+BY_CALLS = {LocalServer, ServedCalls}
+"""What only groups without lanes use."""
 
 FATAL = [
     (Coordinator, "_execute"),
@@ -50,8 +67,16 @@ FATAL = [
     (RayExporter, "export"),
     (RequestTrace, "hear"),
     (LocalServer, "send"),
-    (ModelServer, "run"),
-    (ModelServer, "_hear"),
+    (ServedCalls, "run"),
+    (ServedCalls, "hear"),
+    (WorkLane, "send"),
+    (WorkLane, "_on_frame"),
+    (ServedLane, "hear"),
+    (ServedLane, "_on_frame"),
+    (Lane, "_pass_on"),
+    (Lane, "_fail"),
+    (SentPaths, "begin"),
+    (ReceivedPaths, "task"),
     (Forwards, "_work"),
     (Forwards, "_compute"),
     (SimulatedModel, "cached"),
@@ -112,9 +137,9 @@ class Fault:
         return call
 
 
-async def live_through(fault: Fault) -> None:
+async def live_through(fault: Fault, kind: type[MortalServer]) -> None:
     """A fault occurs amid requests; fails unless others are served afterwards as before."""
-    servers = Mortals(pytest.MonkeyPatch())
+    servers = Mortals(pytest.MonkeyPatch(), kind)
     group = await lonely_coordinator()
     expected = (await group.complete(generation())).tokens
     client = Client(group)
@@ -148,9 +173,10 @@ async def live_through(fault: Fault) -> None:
 
 def run_in_child(owner: type, name: str) -> None:
     """Ends the process as :class:`Ending` says."""
-    coordinator._SWEEP_S = watchman._TICK_S = ray_export.EXPORT_S = 0.01
+    clients._SWEEP_S = watchman._TICK_S = ray_export.EXPORT_S = 0.01
+    kind = MortalServer if owner in BY_CALLS else MortalLaneServer
     try:
-        asyncio.run(asyncio.wait_for(live_through(Fault(owner, name)), 20))
+        asyncio.run(asyncio.wait_for(live_through(Fault(owner, name), kind), 20))
     except TimeoutError:
         os._exit(Ending.HUNG)
     except BaseException:

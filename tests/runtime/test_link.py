@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 import ray
 
-from dsi_ray.config import EngineConfig
+from dsi_ray.config import EngineConfig, Transport
+from dsi_ray.runtime.coordinator import GroupInfo
 from dsi_ray.runtime.group_handle import GroupHandle
 from dsi_ray.runtime.hosted_group import HostedGroup
 from dsi_ray.runtime.request import Generation
@@ -21,8 +22,8 @@ CALLS = 8
 class Caller:
     """An actor whose calls are requests, as those of an ingress are."""
 
-    def __init__(self, coordinator: Any) -> None:
-        self._group = GroupHandle(coordinator)
+    def __init__(self, coordinator: Any, info: GroupInfo) -> None:
+        self._group = GroupHandle(coordinator, info)
 
     async def ask(self, request: Generation) -> int:
         """The number of tokens that it got."""
@@ -30,21 +31,25 @@ class Caller:
             return sum([len(chunk.tokens) async for chunk in chunks])
 
 
-@pytest.fixture(scope="module")
-def group(ray_cluster: None) -> Iterator[HostedGroup]:
-    config = {"target": "simulated:tpot_ms=5", "drafters": ["lookup"], "sp_degree": 2}
-    group = HostedGroup(EngineConfig.model_validate(config), 0)
+@pytest.fixture(scope="module", params=[Transport.LANES, Transport.CALLS])
+def group(
+    request: pytest.FixtureRequest, ray_cluster: None
+) -> Iterator[tuple[HostedGroup, GroupInfo]]:
+    pair = {"target": "simulated:tpot_ms=5", "drafters": ["lookup"], "sp_degree": 2}
+    config = EngineConfig.model_validate({**pair, "transport": request.param})
+    hosted = HostedGroup(config, 0)
     try:
-        group.load()
-        yield group
+        yield hosted, hosted.load()
     finally:
-        group.close()
+        hosted.close()
 
 
-def test_a_cancelled_request_ends_alone_and_everywhere(group: HostedGroup) -> None:
+def test_a_cancelled_request_ends_alone_and_everywhere(
+    group: tuple[HostedGroup, GroupInfo],
+) -> None:
     """The first one too, in which the stream of all the others began."""
-    coordinator = group.coordinator
-    caller: Any = ray.remote(Caller).options(max_concurrency=100).remote(coordinator)
+    coordinator, info = group[0].coordinator, group[1]
+    caller: Any = ray.remote(Caller).options(max_concurrency=100).remote(coordinator, info)
 
     async def status() -> dict[str, Any]:
         return cast(dict[str, Any], await coordinator.status.remote())

@@ -32,9 +32,9 @@ def new_engine(**settings: Any) -> Engine:
     return Engine(EngineConfig.model_validate({**defaults, **settings}))
 
 
-@pytest.fixture(scope="module")
-def engine(ray_cluster: None) -> Iterator[Engine]:
-    with new_engine() as engine:
+@pytest.fixture(scope="module", params=["lanes", "calls"])
+def engine(request: pytest.FixtureRequest, ray_cluster: None) -> Iterator[Engine]:
+    with new_engine(transport=request.param) as engine:
         yield engine
 
 
