@@ -42,9 +42,10 @@ from dsi_ray.runtime.outgoing import Outgoing
 from dsi_ray.runtime.placement import measure_pace, server_models, start_server
 from dsi_ray.runtime.ray_errors import root_cause
 from dsi_ray.runtime.request import Generation, TokenChunk, join
-from dsi_ray.runtime.servers import Server
+from dsi_ray.runtime.servers import RemoteServer, Server
 from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
+from dsi_ray.runtime.transport.costs import MessageCosts
 from dsi_ray.runtime.transport.handshake import Address
 from dsi_ray.runtime.transport.lane import LaneEnded
 from dsi_ray.runtime.transport.opening import Offer, host_lane
@@ -225,6 +226,11 @@ class Coordinator:
             "lookahead": lookahead,
         }
         return {**status, "metrics": self._metrics.snapshot(status, self._active.values())}
+
+    async def message_costs(self) -> list[MessageCosts]:
+        """What a message to a target server costs; to be asked while there are no requests."""
+        server = self._servers[ServerId(Role.TARGET, 0)]
+        return await server.message_costs() if isinstance(server, RemoteServer) else []
 
     async def trace(self, request: str, since: float) -> list[Trace]:
         """What each server did for a request, or for all parts of one; nothing if unknown."""

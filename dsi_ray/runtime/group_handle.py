@@ -12,6 +12,7 @@ from dsi_ray.runtime.link import Link
 from dsi_ray.runtime.ray_errors import engine_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
 from dsi_ray.runtime.trace.spans import Trace
+from dsi_ray.runtime.transport.costs import MessageCosts
 
 
 class GroupHandle:
@@ -56,6 +57,11 @@ class GroupHandle:
         """What the group and each of its servers do now. Raises what :meth:`generate` does."""
         with engine_errors():
             return await self._coordinator.status.remote()  # type: ignore[no-any-return]
+
+    async def message_costs(self) -> list[MessageCosts]:
+        """What a message to a target server costs. Raises what :meth:`generate` does."""
+        with engine_errors():
+            return await self._coordinator.message_costs.remote()  # type: ignore[no-any-return]
 
     async def trace(self, request: str, since: float) -> list[Trace]:
         """What each server did for a request. Raises what :meth:`generate` does."""

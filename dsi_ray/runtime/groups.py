@@ -11,6 +11,7 @@ from dsi_ray.runtime.group_handle import GroupHandle
 from dsi_ray.runtime.roster import Roster, Standing
 from dsi_ray.runtime.router import Router
 from dsi_ray.runtime.trace.spans import Trace
+from dsi_ray.runtime.transport.costs import MessageCosts
 
 
 class Groups:
@@ -72,6 +73,10 @@ class Groups:
     async def status(self) -> list[dict[str, Any]]:
         """What each group does now."""
         return await asyncio.gather(*map(self._status, range(len(self._handles))))
+
+    async def message_costs(self) -> list[MessageCosts]:
+        """What a message to a target server of the first group costs."""
+        return await self._handles[0].message_costs()
 
     async def trace(self, request: str, since: float) -> list[Trace]:
         """What the groups know of a request, whose parts may be in several, in order of parts."""

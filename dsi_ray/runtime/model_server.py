@@ -8,6 +8,7 @@ import asyncio
 import functools
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -127,6 +128,7 @@ class ModelServer:
         return {
             "server": str(self._server),
             "pid": os.getpid(),
+            "processor_s": time.process_time(),
             "model": self._model.info.name,
             "running_tasks": self._forwards.busy,
             "transport": "calls" if self._lane is None else "lane",

@@ -11,6 +11,7 @@ from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.background import Background
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.model_server import ModelServer
+from dsi_ray.runtime.transport.costs import MessageCosts, measure_costs
 from dsi_ray.runtime.transport.lane import LaneEnded
 from dsi_ray.runtime.transport.work_calls import Listener, WorkCalls
 from dsi_ray.runtime.transport.work_lane import WorkLane
@@ -136,6 +137,13 @@ class RemoteServer:
     async def latency(self) -> tuple[float, float]:
         """Seconds until a message to it arrives, and of this process's processor time for it."""
         return await self._channel.latency()
+
+    async def message_costs(self) -> list[MessageCosts]:
+        """What a message costs on its lane, if it has one, and by actor calls."""
+        channels: list[tuple[str, WorkLane | WorkCalls]] = [("calls", WorkCalls(self._actor))]
+        if isinstance(self._channel, WorkLane):
+            channels.insert(0, ("lane", self._channel))
+        return [await measure_costs(name, channel.ping, self.status) for name, channel in channels]
 
     async def status(self) -> dict[str, Any]:
         """What the server does now."""
