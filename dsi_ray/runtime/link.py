@@ -1,20 +1,18 @@
 """Link: the requests of one event loop to one coordinator, their answers in one stream."""
 
 import asyncio
-import contextvars
 import uuid
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import ray
 
 from dsi_ray.runtime.errors import GroupUnreachable
 from dsi_ray.runtime.life import Life
 from dsi_ray.runtime.outbox import unpack_deliveries
+from dsi_ray.runtime.outside import outside
 from dsi_ray.runtime.ray_errors import engine_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
-
-T = TypeVar("T")
 
 
 class Link:
@@ -38,14 +36,14 @@ class Link:
             EngineError: It failed.
         """
         if self._reader is None:
-            _outside(self._connect)
+            outside(self._connect)
         ticket = uuid.uuid4().hex
         inbox = self._open[ticket] = asyncio.Queue()
         finished = False
         try:
             submit = self._coordinator.submit.remote
             with engine_errors():
-                await _outside(lambda: submit(self._client, ticket, generation))
+                await outside(submit, self._client, ticket, generation)
             while not finished:
                 chunk = await inbox.get()
                 finished = isinstance(chunk, Exception) or chunk.finish_reason is not None
@@ -88,13 +86,4 @@ class Link:
             self._abandon(ticket)
 
     def _abandon(self, ticket: str) -> None:
-        _outside(lambda: self._coordinator.abandon.remote(ticket))
-
-
-def _outside(call: Callable[[], T]) -> T:
-    """Calls from outside of the task that the caller may be.
-
-    With a task Ray cancels whatever was called in its context: the stream of all requests with the
-    first of them, and a call that is to end a request with that request.
-    """
-    return contextvars.Context().run(call)
+        outside(self._coordinator.abandon.remote, ticket)

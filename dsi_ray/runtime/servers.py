@@ -14,6 +14,7 @@ from dsi_ray.core.messages import Ended, Event, Reason
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.fatal import supervise
 from dsi_ray.runtime.model_server import ModelServer
+from dsi_ray.runtime.outside import outside
 from dsi_ray.runtime.wire import Work, pack_work, unpack_events
 
 _PINGS = 8
@@ -97,7 +98,7 @@ class RemoteServer:
                 # Off the event loop: it blocks for a part of a millisecond.
                 self._background.start(self._cancel(call))
                 return
-        ref = self._actor.run_packed.remote(pack_work(work))
+        ref = outside(self._actor.run_packed.remote, pack_work(work))
         tasks = {task.id for task, _, _ in work.starts}
         self._calls |= dict.fromkeys(tasks, _Call(ref, tasks))
 
