@@ -8,11 +8,11 @@ from typing import Any
 
 from dsi_ray.config import Transport
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.outside import outside
 from dsi_ray.runtime.request import Generation, TokenChunk
 from dsi_ray.runtime.transport.client_calls import ClientCalls
 from dsi_ray.runtime.transport.client_lane import ClientLane
 from dsi_ray.runtime.transport.lane import LaneEnded
-from dsi_ray.runtime.transport.opening import outside
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import ray
 from dsi_ray.runtime.errors import EngineError, GroupUnreachable
 from dsi_ray.runtime.life import Life
 from dsi_ray.runtime.outbox import unpack_deliveries
+from dsi_ray.runtime.outside import outside
 from dsi_ray.runtime.ray_errors import engine_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
-from dsi_ray.runtime.transport.opening import outside
 
 
 class ClientCalls:
@@ -63,15 +63,15 @@ class ClientCalls:
         """
         submit = self._coordinator.submit.remote
         with engine_errors():
-            await outside(lambda: submit(self._client, ticket, generation))
+            await outside(submit, self._client, ticket, generation)
 
     def abandon(self, ticket: str) -> None:
         """Ends a request that nobody waits for any more."""
-        outside(lambda: self._coordinator.abandon.remote(ticket))
+        outside(self._coordinator.abandon.remote, ticket)
 
     def stop(self, request: str) -> None:
         """Ends a request whose text is complete."""
-        outside(lambda: self._coordinator.stop.remote(request))
+        outside(self._coordinator.stop.remote, request)
 
 
 def _goes_on(chunk: TokenChunk | EngineError) -> bool:

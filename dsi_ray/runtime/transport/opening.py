@@ -5,19 +5,17 @@ who holds its ref hears of the actor's death, and ``ray.cancel`` of the ref ends
 """
 
 import asyncio
-import contextvars
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 
+from dsi_ray.runtime.outside import outside
 from dsi_ray.runtime.transport.handshake import Address, Door
 from dsi_ray.runtime.transport.lane import Lane, LaneEnded
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ async def open_lane(method: Any, ports: tuple[int, ...]) -> OpenLane:
     """
     offer = Offer(secrets.token_bytes(32), _node(), ports)
     # Nobody's: it lives as long as the lane does.
-    call = outside(lambda: method.options(num_returns="streaming").remote(offer))
+    call = outside(method.options(num_returns="streaming").remote, offer)
     try:
         address: Address = await (await anext(call))
         return OpenLane(await address.connect(offer.key), call)
@@ -114,12 +112,3 @@ async def open_lane(method: Any, ports: tuple[int, ...]) -> OpenLane:
 
 def _node() -> str:
     return str(ray.get_runtime_context().get_node_id())
-
-
-def outside(call: Callable[[], T]) -> T:
-    """Calls from outside of the task that the caller may be.
-
-    With a task Ray cancels whatever was called in its context: the stream of all requests with the
-    first of them, and a call that is to end a request with that request.
-    """
-    return contextvars.Context().run(call)

@@ -11,6 +11,7 @@ import ray
 
 from dsi_ray.core.messages import Ended, Event, Reason
 from dsi_ray.runtime.background import Background
+from dsi_ray.runtime.outside import outside
 from dsi_ray.runtime.wire import Work, pack_work, unpack_events
 
 Listener = Callable[[list[Event]], None]
@@ -67,7 +68,7 @@ class WorkCalls:
                 # Off the event loop: it blocks for a part of a millisecond.
                 self._background.start(self._cancel(call))
                 return
-        ref = self._actor.run_packed.remote(pack_work(work))
+        ref = outside(self._actor.run_packed.remote, pack_work(work))
         tasks = {task.id for task, _, _ in work.starts}
         self._calls |= dict.fromkeys(tasks, _Call(ref, tasks))
 

@@ -12,6 +12,7 @@ import ray
 from dsi_ray.core.messages import Ended, Event, Output
 from dsi_ray.runtime.background import Background
 from dsi_ray.runtime.fatal import fatal_errors
+from dsi_ray.runtime.outside import outside
 from dsi_ray.runtime.transport.bases import Assignment, SentPaths
 from dsi_ray.runtime.transport.frames import (
     EventsFrame,
@@ -25,7 +26,7 @@ from dsi_ray.runtime.transport.frames import (
     unpacker,
 )
 from dsi_ray.runtime.transport.lane import Lane, LaneEnded
-from dsi_ray.runtime.transport.opening import OpenLane, open_lane, outside
+from dsi_ray.runtime.transport.opening import OpenLane, open_lane
 from dsi_ray.runtime.wire import Work
 
 Listener = Callable[[list[Event]], None]
@@ -160,7 +161,7 @@ class WorkLane:
     def _hold(self, request: str) -> None:
         """Puts what the server does for a request behind an object ref."""
         if request in self._branches:
-            self._branches[request] = outside(lambda: self._actor.branches.remote(request))
+            self._branches[request] = outside(self._actor.branches.remote, request)
 
     @fatal_errors("a lane")
     def _fail_pings(self, end: "asyncio.Future[LaneEnded]") -> None:
