@@ -4,6 +4,7 @@ import statistics
 import threading
 import time
 
+from dsi_ray.core.path import Path
 from dsi_ray.models.base import Extension, LanguageModel, Sampling
 from dsi_ray.params import SamplingParams
 
@@ -37,5 +38,5 @@ def _seconds(model: LanguageModel, tokens: list[int], count: int) -> float:
     tokens += [0] * count
     greedy = Sampling(SamplingParams(), len(tokens))
     started = time.perf_counter()
-    model.extend([Extension(_SESSION, tuple(tokens), start, greedy)], threading.Event())
+    model.extend([Extension(_SESSION, Path.of(tokens), start, greedy)], threading.Event())
     return time.perf_counter() - started
