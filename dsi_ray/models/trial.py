@@ -5,6 +5,7 @@ import threading
 import torch
 from torch import Tensor
 
+from dsi_ray.core.path import Path
 from dsi_ray.models.base import ModelError
 from dsi_ray.models.kv_cache import KVCache
 from dsi_ray.models.packed_model import Job, PackedModel, Step
@@ -40,10 +41,10 @@ def _forward(
 ) -> Tensor:
     jobs = []
     for (key, path), rows in zip(paths.items(), wanted, strict=True):
-        segment = cache.reserve(key, path, len(path) + 1 - rows, paths)
+        segment = cache.reserve(key, Path.of(path), len(path) + 1 - rows, paths)
         assert segment is not None
         jobs.append(Job(path[segment.kept :], rows, segment))
     logits = model.forward(Step.of(jobs, cache.pool), threading.Event())
     for key, path in paths.items():
-        cache.commit(key, path)
+        cache.commit(key, Path.of(path))
     return logits

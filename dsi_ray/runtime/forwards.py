@@ -153,7 +153,7 @@ class Forwards:
     def _compute(self, parts: list[tuple[Part, Sampling]]) -> None:
         started = time.perf_counter()
         extensions = [
-            Extension(part.request, part.tokens[:], part.start, sampling, part.step.proposals)
+            Extension(part.request, part.tokens, part.start, sampling, part.step.proposals)
             for part, sampling in parts
         ]
         try:
