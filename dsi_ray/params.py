@@ -19,6 +19,9 @@ MAX_LOGPROBS = 20
 MAX_GUIDE = 16_384
 """Characters of a guide. It travels with every task."""
 
+RECOMMENDED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""What a checkpoint's generation_config.json may set for requests that leave it out, as in vLLM."""
+
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Natural = Annotated[int, Field(ge=0)]
