@@ -23,9 +23,12 @@ MAX_GUIDE = 16_384
 MAX_STOP = 256
 """Characters of a stop string."""
 
+RECOMMENDED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""What a checkpoint's generation_config.json may set for requests that leave it out, as in vLLM."""
+
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-_Natural = Annotated[int, Field(ge=0)]
+_Natural = Annotated[int, Field(ge=0, lt=2**31)]
 _TokenIds = Annotated[tuple[_Natural, ...], Field(max_length=MAX_TOKEN_IDS)]
 _Bias = Annotated[float, Field(ge=-100, le=100)]
 _Penalty = Annotated[float, Field(ge=-2, le=2)]

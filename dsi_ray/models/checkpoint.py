@@ -198,12 +198,3 @@ def max_context(config: Any) -> int | None:
         # Beyond this length the rotations of all positions change, also of those that are cached.
         limit = rope.get("original_max_position_embeddings", limit)
     return limit
-
-
-def eos_ids(model: Any) -> tuple[int, ...]:
-    """Returns the ids that end a text."""
-    generation = model.generation_config
-    ids = model.config.eos_token_id if generation is None else generation.eos_token_id
-    if ids is None:
-        return ()
-    return (ids,) if isinstance(ids, int) else tuple(ids)

@@ -23,6 +23,7 @@ from dsi_ray.runtime.host import hosted
 from dsi_ray.runtime.prompts import Prompts
 from dsi_ray.runtime.reply import Reply, complete
 from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation
+from dsi_ray.runtime.text_facts import sampling_defaults
 from dsi_ray.runtime.trace.spans import Trace
 
 
@@ -41,13 +42,16 @@ class Engine:
         config: What it was made of.
         tokenizer: The target's.
         target: Facts about the target model.
+        sampling_defaults: Sampling parameters of requests that do not name them, from the
+            target's generation_config.json; empty where that is off.
         max_model_len: Most tokens of prompt and output together.
         prompts: Turn prompts into tokens.
         kv_capacity: Tokens that the KV caches of all target servers hold. With many requests each
             lives on one server; few take more, for they are on several.
 
     Raises:
-        ConfigError: The cluster has not the devices that the configuration asks for.
+        ConfigError: The cluster has not the devices that the configuration asks for, or the
+            target's generation_config.json asks for what cannot be.
         ModelError: A model cannot be used.
     """
 
@@ -58,6 +62,7 @@ class Engine:
         self._groups = groups or self._host.enter_context(hosted(config))
         info = self._groups.info
         self.target: ModelInfo = info.target
+        self.sampling_defaults = sampling_defaults(config, info.target)
         self.max_model_len = min(info.max_context, config.max_model_len or info.max_context)
         self.prompts = Prompts(self.tokenizer, self.max_model_len)
         servers = config.sp_degree * config.num_groups
@@ -92,12 +97,14 @@ class Engine:
     ) -> Completion:
         """Generates a whole completion and returns it.
 
+        Without ``params`` it is greedy, or as ``sampling_defaults`` say.
+
         Raises:
             RequestError: The request cannot be served as asked.
             GroupLost: The group that had it was lost: another try may succeed.
             EngineError: A server failed.
         """
-        generation = self._generation(prompt, params or SamplingParams(), decoding)
+        generation = self._generation(prompt, params, decoding)
         if generation.params.stop:
             return asyncio.run(self._gather(generation))
         with self._lend(generation) as group:
@@ -113,14 +120,15 @@ class Engine:
     ) -> AsyncGenerator[Chunk, None]:
         """Yields text as its tokens are committed. Closing it ends the request everywhere.
 
-        ``request_id`` names the request for :meth:`trace`; it must be unique.
+        Without ``params`` it is greedy, or as ``sampling_defaults`` say. ``request_id`` names the
+        request for :meth:`trace`; it must be unique.
 
         Raises:
             RequestError: The request cannot be served as asked.
             GroupLost: The group that had it was lost: another try may succeed.
             EngineError: A server failed.
         """
-        generation = self._generation(prompt, params or SamplingParams(), decoding, request_id)
+        generation = self._generation(prompt, params, decoding, request_id)
         # Not an `async for` over the other generator: closing this one has to close that one.
         async with contextlib.aclosing(self._stream(generation)) as chunks:
             async for chunk in chunks:
@@ -153,10 +161,11 @@ class Engine:
     def _generation(
         self,
         prompt: str | Sequence[int],
-        params: SamplingParams,
+        params: SamplingParams | None,
         decoding: Decoding | None,
         request_id: str | None = None,
     ) -> Generation:
+        params = params or SamplingParams(**self.sampling_defaults)
         tokens = self.prompts.tokens(prompt)
         self.check(tokens, params)
         eos = () if params.ignore_eos else self.target.eos_ids

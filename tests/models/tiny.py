@@ -100,7 +100,7 @@ def stopped_at(kind: str, layer: int, device: str = "cpu") -> Iterator[threading
 
 def serve(kind: str, device: str = "cpu", kv_cache_bytes: int = 2**30) -> TransformersModel:
     """Returns a served model with an empty cache."""
-    return TransformersModel(kind, served_model(kind, device), VOCAB, kv_cache_bytes)
+    return TransformersModel(kind, served_model(kind, device), VOCAB, kv_cache_bytes, eos_ids=(0,))
 
 
 @cache
