@@ -1,4 +1,4 @@
-"""What an error of torch's says about the device, whatever its class: the one place that reads it."""
+"""What an error of torch's says about the device, whatever its class."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -140,8 +140,8 @@ class TransformersModel:
         """Computes one forward for several sessions; see `LanguageModel`.
 
         A part that does not fit into the KV cache alone has a `ModelError`. If the forward fails,
-        each part is tried alone, so that only the one to blame fails; a part that was alone is tried
-        again if the device was out of memory, for some has become free.
+        each part is tried alone, so that only the one to blame fails; one that was alone is tried
+        again where the device was out of memory, for some has become free.
         """
         outcomes: Outcomes = {}
         self._cache.rank([part.session for part in batch])

@@ -21,7 +21,7 @@ PATH = (3, 1, 4, 1, 5, 9)
 
 LOST = [
     torch.AcceleratorError(
-        "CUDA error: device-side assert triggered\nCUDA kernel errors might ..."
+        "CUDA error: device-side assert triggered\nCompile with"
     ),
     torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
     torch.AcceleratorError("an error of a device that this torch has a class for"),
