@@ -16,6 +16,10 @@ class ForwardCancelled(Exception):
     """The forward was stopped before its end; the session's cache is consistent."""
 
 
+class DeviceLost(RuntimeError):
+    """The device computes nothing any more: this process has to end, so that another can."""
+
+
 class NoRoom(Exception):
     """The KV cache has no room for a session beside those that come before it in the batch."""
 
@@ -231,6 +235,7 @@ class LanguageModel(Protocol):
         Raises:
             ForwardCancelled: ``stop`` was set in time. Each part's cache holds what it held
                 before, or a prefix of its tokens.
+            DeviceLost: No forward will ever succeed again in this process.
         """
 
     def release(self, session: str) -> None:

@@ -1,10 +1,12 @@
 """Any causal language model of transformers, with a KV cache for many sessions."""
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dsi_ray.core.path import Path
@@ -18,6 +20,7 @@ from dsi_ray.models.base import (
     NoRoom,
 )
 from dsi_ray.models.blocks import BLOCK_TOKENS
+from dsi_ray.models.device_errors import is_device_lost, is_out_of_memory, loud_if_lost
 from dsi_ray.models.guided.guides import Guides
 from dsi_ray.models.kv_cache import KVCache, Segment
 from dsi_ray.models.packed_model import Job, PackedModel, Step
@@ -26,8 +29,20 @@ from dsi_ray.models.sampling import Occurrences, choose, is_plain
 from dsi_ray.models.tokenizer import Tokenizer
 from dsi_ray.models.trial import try_out
 
+_LOGGER = logging.getLogger(__name__)
+
 Outcomes = dict[str, Forwarded | Exception]
 Admitted = list[tuple[Extension, Segment]]
+
+
+class OutOfMemory(ModelError):
+    """A forward did not fit into its device's memory."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the device's memory is too small for a forward beside weights and KV cache; lower "
+            "kv_cache_bytes or prefill_chunk"
+        )
 
 
 class TransformersModel:
@@ -132,12 +147,14 @@ class TransformersModel:
         """Computes one forward for several sessions; see `LanguageModel`.
 
         A part that does not fit into the KV cache alone has a `ModelError`. If the forward fails,
-        each part is tried alone, so that only the one to blame fails.
+        each part is tried alone, so that only the one to blame fails; one that was alone is tried
+        again where the device was out of memory, for some has become free.
         """
         outcomes: Outcomes = {}
         self._cache.rank([part.session for part in batch])
         if admitted := self._admit(batch, outcomes):
-            self._compute(admitted, stop, outcomes)
+            with loud_if_lost():
+                self._compute(admitted, stop, outcomes)
         return [outcomes[part.session] for part in batch]
 
     def release(self, session: str) -> None:
@@ -183,21 +200,26 @@ class TransformersModel:
             raise ModelError(f"{name} knows only token ids below {self._known_ids}")
         return segment
 
-    def _compute(self, admitted: Admitted, stop: threading.Event, outcomes: Outcomes) -> None:
+    def _compute(
+        self,
+        admitted: Admitted,
+        stop: threading.Event,
+        outcomes: Outcomes,
+        *,
+        is_retry: bool = False,
+    ) -> None:
         pool = self._cache.pool
         jobs = [
             Job(part.tokens[segment.kept :], part.wanted, segment) for part, segment in admitted
         ]
-        try:
-            logits = self._forward(Step.of(jobs, pool), stop)
-        except ForwardCancelled:
-            raise
-        except Exception as error:
-            if len(admitted) == 1:
-                outcomes[admitted[0][0].session] = error
-                return
+        logits = self._run(Step.of(jobs, pool), stop)
+        if isinstance(logits, Exception):
+            can_retry = not is_retry and (len(admitted) > 1 or isinstance(logits, OutOfMemory))
             for one in admitted:
-                self._compute([one], stop, outcomes)
+                if can_retry:
+                    self._compute([one], stop, outcomes, is_retry=True)
+                else:
+                    outcomes[one[0].session] = logits
             return
         pool.recycled.clear()
         for part, segment in admitted:
@@ -206,6 +228,23 @@ class TransformersModel:
             self._reused += segment.kept - segment.shared
             self._shared += segment.shared
         self._choose([part for part, _ in admitted], logits, outcomes)
+
+    def _run(self, step: Step, stop: threading.Event) -> Tensor | Exception:
+        """The logits of a forward, or why there are none."""
+        try:
+            return self._forward(step, stop)
+        except ForwardCancelled:
+            raise
+        except Exception as error:
+            if is_device_lost(error):
+                raise
+            is_full = is_out_of_memory(error)
+            # With its traceback, in a log's record too, it would keep the forward's tensors.
+            _LOGGER.warning("a forward failed: %s", str(error), exc_info=None if is_full else error)
+            failure = OutOfMemory() if is_full else error
+        if isinstance(failure, OutOfMemory):
+            torch.cuda.empty_cache()
+        return failure
 
     def _choose(self, parts: list[Extension], all_logits: Tensor, outcomes: Outcomes) -> None:
         """Chooses each part's tokens from its rows of logits, which come in the same order."""
@@ -222,6 +261,8 @@ class TransformersModel:
                     else self._sample(part, all_logits[first:end])
                 )
             except Exception as error:
+                if is_device_lost(error):
+                    raise
                 outcomes[part.session] = error
             first = end
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from dsi_ray.core.batch import Part, PartResult, ServerBatch
 from dsi_ray.core.messages import Ended, Event, Reason
 from dsi_ray.models.base import (
+    DeviceLost,
     Extension,
     ForwardCancelled,
     Forwarded,
@@ -162,6 +163,9 @@ class Forwards:
             with self._lock:
                 self._batch.stopped()
             return
+        except DeviceLost:
+            # Nothing more can be computed here: the process ends.
+            raise
         except Exception as error:
             # The requests' error: the server goes on with others.
             outcomes = [error] * len(parts)
