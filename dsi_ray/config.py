@@ -287,11 +287,16 @@ class EngineConfig(_Schema):
         return tuple(range(int(first), int(last or first) + 1))
 
 
+IMPORT_PATH = "dsi_ray.serving.app:build_app"
+"""How a file for ``serve deploy`` names the application."""
+
 C = TypeVar("C", bound=EngineConfig)
 
 
 def load(schema: type[C], file: Path | None, overrides: dict[str, Any]) -> C:
     """Reads ``file`` (YAML), puts ``overrides`` over it and validates both together.
+
+    A file for ``serve deploy`` will do: the arguments of the application and its address.
 
     Raises:
         ConfigError: The file cannot be read, or a key or value is wrong.
@@ -304,11 +309,29 @@ def load(schema: type[C], file: Path | None, overrides: dict[str, Any]) -> C:
             raise ConfigError(f"cannot read {file}: {' '.join(str(error).split())}") from error
         if not isinstance(settings, dict):
             raise ConfigError(f"{file} must hold keys and values, such as 'sp_degree: 2'")
+        if "applications" in settings:
+            settings = _of_serve_config(settings, schema, file)
     try:
         return schema.model_validate({**settings, **overrides})
     except ValidationError as error:
         where = f"{file}: " if file is not None else ""
         raise ConfigError(where + describe(error)) from error
+
+
+def _of_serve_config(serve: dict[str, Any], schema: type[C], file: Path) -> dict[str, Any]:
+    """What ``schema`` has a use for."""
+    try:
+        (args,) = (
+            application.get("args") or {}
+            for application in serve["applications"]
+            if application["import_path"] == IMPORT_PATH
+        )
+        settings = {**(serve.get("http_options") or {}), **args}
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"{file} must hold one application of {IMPORT_PATH}, as the files of deployments/ do"
+        ) from error
+    return {key: value for key, value in settings.items() if key in schema.model_fields}
 
 
 def describe(error: ValidationError) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from typing import Any
 
@@ -97,3 +98,10 @@ def test_an_integer_that_no_register_holds_is_no_failure(field: str) -> None:
     site.engine.valve.set()
     answer = asyncio.run(request(site, "POST", "/v1/completions", json.dumps(body).encode()))
     assert answer.status_code == (200 if field == "top_k" else 400)
+
+
+def test_the_pages_buttons_show_that_they_do_not_work_without_its_scripts() -> None:
+    page = asyncio.run(request(Site(), "GET", "/")).text
+    for button in ("generate", "compare"):
+        (tag,) = re.findall(rf'<button id="{button}"[^>]*>', page)
+        assert " disabled>" in tag
