@@ -136,7 +136,9 @@ class ModelServer:
         }
 
     def attach(self, connection: socket.socket) -> Lane:
-        """Takes a new lane. The coordinator knows nothing of what came on the one before."""
+        """Takes a new lane in the place of the one before, if there is one."""
+        if self._lane is not None:
+            self._lane.lane.close()
         self._forwards.clear()
         served = self._lane = ServedLane(connection, self._server, self._forwards.take)
         self._forwards.listener = served.hear

@@ -66,22 +66,22 @@ class MortalLaneServer(MortalServer):
         super().__init__(server)
         self.load = self._load_and_connect
         no_refs = SimpleNamespace(branches=SimpleNamespace(remote=lambda _: None))
-        self._work = WorkLane(no_refs, ())
+        self.work = WorkLane(no_refs, ())
 
     async def _load_and_connect(self) -> ModelInfo:
         info = await self._server.load()
         ours, theirs = socket.socketpair()
         self.lane = self._server.attach(theirs)
-        self._work.attach(ours)
+        self.work.attach(ours)
         return info
 
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports, until the lane ends."""
-        await self._work.listen(listener)
+        await self.work.listen(listener)
 
     def send(self, work: Work) -> None:
         """Sends all that there is for the server at one moment."""
-        self._work.send(work)
+        self.work.send(work)
         if self._doomed and work.starts:
             self.lane.close()
 
@@ -97,12 +97,26 @@ class Mortals(dict[ServerId, MortalServer]):
     ) -> None:
         super().__init__()
         self._kind = kind
+        self._made: list[MortalServer] = []
         patch.setattr(coordinators, "start_server", self._start)
 
     def _start(self, config: EngineConfig, server: ServerId, _: object, group: int) -> MortalServer:
         model = coordinators.server_models(config)[server]
         self[server] = self._kind(ModelServer(model, server, group))
+        self._made.append(self[server])
         return self[server]
+
+    async def end(self) -> None:
+        """Ends all that goes on in the loop, and then the lanes, with nobody left to mind."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for server in self._made:
+            if isinstance(server, MortalLaneServer):
+                for lane in (server.lane, server.work.lane):
+                    lane.close()
+                    await lane.end
 
 
 async def lonely_coordinator() -> Coordinator:

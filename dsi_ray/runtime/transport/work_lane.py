@@ -48,6 +48,7 @@ class WorkLane:
 
     Attributes:
         messages: What crosses a process for a piece of work.
+        lane: The lane, once it is open.
     """
 
     messages = 1
@@ -59,7 +60,7 @@ class WorkLane:
         self._background = Background()
         self._numbers = itertools.count()
         self._open: OpenLane
-        self._lane: Lane
+        self.lane: Lane
         self._reset()
 
     def _reset(self) -> None:
@@ -84,8 +85,8 @@ class WorkLane:
     def attach(self, connection: socket.socket) -> None:
         """Makes a connection the lane."""
         self._reset()
-        self._lane = Lane(connection, self._on_frame)
-        self._lane.end.add_done_callback(self._fail_pings)
+        self.lane = Lane(connection, self._on_frame)
+        self.lane.end.add_done_callback(self._fail_pings)
 
     async def reopen(self) -> bool:
         """Opens another lane in the place of one that ended; False if the server is lost."""
@@ -105,7 +106,7 @@ class WorkLane:
             LaneEnded: The lane ended, and most likely the server.
         """
         self._listener = listener
-        raise await asyncio.shield(self._lane.end)
+        raise await asyncio.shield(self.lane.end)
 
     def send(self, work: Work) -> None:
         """Sends all that there is for the server at one moment; returns at once."""
@@ -117,7 +118,7 @@ class WorkLane:
             if task.request not in self._branches:
                 self._branches[task.request] = None
                 asyncio.get_running_loop().call_later(_SHORT_S, self._hold, task.request)
-        self._lane.send(pack(WorkFrame(begins, work.cancels, work.releases)))
+        self.lane.send(pack(WorkFrame(begins, work.cancels, work.releases)))
         for request in work.releases:
             self._sent.forget(request)
             self._branches.pop(request, None)
@@ -154,7 +155,7 @@ class WorkLane:
         """
         number = next(self._numbers)
         answer = self._pings[number] = asyncio.get_running_loop().create_future()
-        self._lane.send(pack(Ping(number)))
+        self.lane.send(pack(Ping(number)))
         await answer
 
     @fatal_errors("a lane")
