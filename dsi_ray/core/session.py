@@ -78,13 +78,13 @@ class ServerSession:
         cancelled: list[Event] = [Ended(task, Reason.CANCELLED)]
         return cancelled if queued is None else cancelled + self._run(queued, ())
 
-    def fail(self, error: str) -> list[Event]:
+    def fail(self, error: str, param: str | None = None) -> list[Event]:
         """The forward raised: ends every task of the request."""
         failed = [task for task in (self._running, self._queued) if task is not None]
         self._queued = None
         self._stop_running()
         self._step, self.interrupted = None, False
-        return [Ended(task.id, Reason.FAILED, error) for task in failed]
+        return [Ended(task.id, Reason.FAILED, error, param) for task in failed]
 
     def next_step(self) -> Step | None:
         """The forward to compute now, or None. :meth:`finish` or :meth:`stopped` must follow."""

@@ -20,9 +20,7 @@ GREEDY = Sampling(SamplingParams(), prompt_tokens=1)
 PATH = (3, 1, 4, 1, 5, 9)
 
 LOST = [
-    torch.AcceleratorError(
-        "CUDA error: device-side assert triggered\nCompile with"
-    ),
+    torch.AcceleratorError("CUDA error: device-side assert triggered\nCompile with"),
     torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
     torch.AcceleratorError("an error of a device that this torch has a class for"),
     RuntimeError("CUDA error: unspecified launch failure"),
