@@ -12,7 +12,7 @@ _CONTEXT = 8
 
 
 _HALVES = 3
-"""So many signs of incomplete bytes at the end may still become a character: those before cannot."""
+"""So many signs of incomplete bytes at the end may still become a character, and no more."""
 
 _WINDOW = 8
 """More tokens that wait for the end of a character are cut to those that may be part of it."""
@@ -80,6 +80,13 @@ class _Detokenizer:
 
     def __init__(self, decoder: Decoder, prompt: Sequence[int]) -> None:
         self._decode = decoder.decode
+        self._context: list[int] = []
+        self._context_text = ""
+        self._pending: list[int] = []
+        self._last = ""
+        """What the pending tokens add to the context."""
+        self._sent = 0
+        """How much of that is out."""
         self._set_context(prompt[-_CONTEXT:])
 
     def push(self, token: int) -> str:
@@ -138,9 +145,7 @@ class _Detokenizer:
     def _set_context(self, tokens: Sequence[int]) -> None:
         self._context = list(tokens)
         self._context_text = self._decode(self._context)
-        self._pending: list[int] = []
-        self._last = ""
-        self._sent = 0
+        self._pending, self._last, self._sent = [], "", 0
 
 
 class _StopFinder:
