@@ -58,6 +58,8 @@ class Part:
 class PartResult:
     """What a forward gave for one part; ``error`` and ``postponed`` stand for all else.
 
+    ``param`` is the field of the request that is to blame for the error, if one is.
+
     A postponed part was not computed, since the KV cache had no room beside the others.
     """
 
@@ -65,6 +67,7 @@ class PartResult:
     logprobs: Sequence[TokenLogprobs] = ()
     proposals: Sequence[bytes] = ()
     error: str | None = None
+    param: str | None = None
     postponed: bool = False
 
 
@@ -184,7 +187,7 @@ class ServerBatch:
                 continue
             entry.spent += seconds
             if result.error is not None:
-                events += entry.session.fail(result.error)
+                events += entry.session.fail(result.error, result.param)
             elif part.is_chunk:
                 continue
             else:

@@ -141,11 +141,19 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A task ended without (further) output."""
+    """A task ended without (further) output.
+
+    Attributes:
+        task: The task's id.
+        reason: Why.
+        error: What failed.
+        param: The field of the request that is to blame, if one is.
+    """
 
     task: int
     reason: Reason
     error: str | None = None
+    param: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +192,10 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Command: the request cannot go on; tell the client."""
+    """Command: the request cannot go on; tell the client. ``param`` as in :class:`Ended`."""
 
     error: str
+    param: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

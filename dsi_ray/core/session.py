@@ -85,10 +85,10 @@ class ServerSession:
         """Ends every task: nobody needs the request any more."""
         return self._end_all(Reason.CANCELLED)
 
-    def fail(self, error: str) -> list[Event]:
+    def fail(self, error: str, param: str | None = None) -> list[Event]:
         """The forward raised: ends every task of the request."""
         self.stopped()
-        return self._end_all(Reason.FAILED, error)
+        return self._end_all(Reason.FAILED, error, param)
 
     def next_step(self) -> Step | None:
         """The forward to compute now, or None. :meth:`finish` or :meth:`stopped` must follow."""
@@ -191,11 +191,13 @@ class ServerSession:
         if self._step is not None:
             self.interrupted = True
 
-    def _end_all(self, reason: Reason, error: str | None = None) -> list[Event]:
+    def _end_all(
+        self, reason: Reason, error: str | None = None, param: str | None = None
+    ) -> list[Event]:
         ended = [task for task in (self._running, self._queued) if task is not None]
         self._queued = None
         self._stop_running()
-        return [Ended(task.id, reason, error) for task in ended]
+        return [Ended(task.id, reason, error, param) for task in ended]
 
     def _end_queued(self, reason: Reason) -> list[Event]:
         queued, self._queued = self._queued, None

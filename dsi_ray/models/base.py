@@ -28,6 +28,18 @@ class ModelError(ValueError):
     """A model cannot be used as asked. The message says what, and what to do."""
 
 
+class RequestTooHard(ModelError):
+    """A request asks for more than can be computed, which showed only when it had begun.
+
+    Attributes:
+        param: The field that asks for it.
+    """
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What the rest of the system needs to know of a model.

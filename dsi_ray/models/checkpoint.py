@@ -1,11 +1,16 @@
 """Loads a causal language model with transformers, or says in one line why it cannot be used."""
 
+import socket
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import torch
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -22,6 +27,13 @@ from transformers.utils.logging import disable_progress_bar
 from dsi_ray.config import ModelConfig
 from dsi_ray.models.base import ModelError
 from dsi_ray.models.completeness import refuse_incomplete, refuse_unknown_quantization
+from dsi_ray.models.device_errors import is_out_of_memory
+from dsi_ray.models.footprint import footprint, gib, remedy
+
+_SAFE = {"trust_remote_code": False}
+"""Without it transformers asks on the terminal whether to run a checkpoint's code."""
+
+_CONNECT_S = 3.0
 
 _CROPPABLE = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
 
@@ -63,7 +75,7 @@ def load_checkpoint(
     if "gguf_file" in place:
         options["quantization_config"] = GgufConfig(dequantize=True)
     options |= _split(source, device, ranks, stages)
-    with _in_one_line(source):
+    with _in_one_line(source), _saying_what_fits(source, place, dtype, device):
         model, loading_info = AutoModelForCausalLM.from_pretrained(
             **place,
             **options,
@@ -113,17 +125,36 @@ def locate(source: str) -> dict[str, Any]:
     """
     path = Path(source).expanduser()
     if path.is_dir():
-        return {"pretrained_model_name_or_path": str(path), "local_files_only": True}
+        return {"pretrained_model_name_or_path": str(path), "local_files_only": True, **_SAFE}
     if path.suffix == ".gguf" and path.is_file():
         _need_packages(source, "GGUF", ["gguf", "accelerate"], "gguf")
         return {
             "pretrained_model_name_or_path": str(path.parent),
             "gguf_file": path.name,
             "local_files_only": True,
+            **_SAFE,
         }
     if path.suffix == ".gguf" or path.is_absolute() or source.startswith((".", "~")):
         raise ModelError(f"{source}: no such model directory or GGUF file; correct the path")
-    return {"pretrained_model_name_or_path": source}
+    # The hub's own client tries again for half a minute.
+    return {
+        "pretrained_model_name_or_path": source,
+        "local_files_only": not can_reach_hub(),
+        **_SAFE,
+    }
+
+
+@cache
+def can_reach_hub() -> bool:
+    """Whether a connection to the hub, or to the proxy before it, can be opened."""
+    proxy = urllib.request.getproxies().get("https")
+    address = urllib.parse.urlsplit(proxy or huggingface_hub.constants.ENDPOINT)
+    port = address.port or (80 if address.scheme == "http" else 443)
+    try:
+        socket.create_connection((address.hostname or "", port), _CONNECT_S).close()
+    except OSError:
+        return False
+    return not huggingface_hub.constants.HF_HUB_OFFLINE
 
 
 def _need_packages(source: str, what: str, packages: list[str], extra: str) -> None:
@@ -141,12 +172,51 @@ def _in_one_line(source: str) -> Iterator[None]:
     except ModelError:
         raise
     except Exception as error:
-        lines = str(error).strip().splitlines()
-        reason = lines[0].rstrip(".") if lines else type(error).__name__
-        raise ModelError(
-            f"{source}: cannot be loaded ({reason}); give a model directory, a hub id that can be "
-            "reached, or a GGUF file"
-        ) from error
+        raise ModelError(f"{source}: {_explain(source, error)}") from error
+
+
+def _explain(source: str, error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    reason = lines[0].rstrip(".") if lines else type(error).__name__
+    if "trust_remote_code" in str(error):
+        return (
+            "the checkpoint has code of its own, which is never run here; choose one of an "
+            "architecture that transformers knows"
+        )
+    if isinstance(error, ImportError):
+        return f"a package is missing ({reason}); install it"
+    path = Path(source).expanduser()
+    is_there = path.is_file() or (path / "config.json").is_file()
+    if not is_there and (path.is_dir() or isinstance(error, OSError)):
+        return (
+            f"cannot be loaded ({reason}); give a model directory, a hub id that can be reached, "
+            "or a GGUF file"
+        )
+    return f"cannot be loaded ({reason}); see that its files are whole and made for transformers"
+
+
+@contextmanager
+def _saying_what_fits(
+    source: str, place: dict[str, Any], dtype: str, device: torch.device
+) -> Iterator[None]:
+    """Says what is missing, and what would do, where the weights do not fit."""
+    try:
+        yield
+        return
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+    # Only here nothing holds what was loaded.
+    if device.type != "cuda":
+        raise ModelError(f"{source}: this machine's memory is too small; take a smaller model")
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
+    need = footprint(place, dtype, on_gpu=True)
+    takes = f" of {gib(need.weights)}" if need else ""
+    raise ModelError(
+        f"{source}: its weights{takes} do not fit on the GPU, of which {gib(free)} of {gib(total)} "
+        f"are free; {remedy(need.weights if need else 2 * total, total)}"
+    )
 
 
 def refuse_unsuitable(source: str, config: Any) -> None:

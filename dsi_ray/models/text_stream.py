@@ -11,6 +11,13 @@ _CONTEXT = 8
 """So many prompt tokens show whether the first piece begins with a space."""
 
 
+_HALVES = 3
+"""So many signs of incomplete bytes at the end may still become a character, and no more."""
+
+_WINDOW = 8
+"""More tokens that wait for the end of a character are cut to those that may be part of it."""
+
+
 class Decoder(Protocol):
     """The part of a tokenizer that turns ids into text."""
 
@@ -65,7 +72,7 @@ class TextStream:
 
 
 class _Detokenizer:
-    """Decodes tokens one after the other.
+    """Decodes tokens one after the other, each in the sight of a few before it.
 
     A tokenizers.DecodeStream works alike, but fails on invalid bytes that follow a valid
     character of a byte-fallback vocabulary, and cannot be flushed.
@@ -73,34 +80,72 @@ class _Detokenizer:
 
     def __init__(self, decoder: Decoder, prompt: Sequence[int]) -> None:
         self._decode = decoder.decode
+        self._context: list[int] = []
+        self._context_text = ""
         self._pending: list[int] = []
+        self._last = ""
+        """What the pending tokens add to the context."""
+        self._sent = 0
+        """How much of that is out."""
         self._set_context(prompt[-_CONTEXT:])
 
     def push(self, token: int) -> str:
         """Returns the text of the tokens so far that was not returned before."""
         self._pending.append(token)
-        text = self._decode([*self._context, *self._pending])
-        # A token without text, a special one, must not become the whole context: some decoders
-        # drop the space in front of what they take for the first word.
-        if text.endswith(_INCOMPLETE) or len(text) <= len(self._context_text):
+        text = self._text()
+        if text == self._last and not self._decode([token]):
+            # A token without text, a special one: it does not part the bytes of a character. Nor
+            # must it become the whole context: some decoders drop the space in front of what they
+            # take for the first word.
+            self._forget_silent()
             return ""
-        return self._take(text)
+        self._last = text
+        if not text.endswith(_INCOMPLETE):
+            new = text[self._sent :]
+            self._set_context(self._pending)
+            return new
+        halves = len(text) - len(text.rstrip(_INCOMPLETE))
+        settled = max(len(text) - min(halves, _HALVES), self._sent)
+        new, self._sent = text[self._sent : settled], settled
+        return new if len(self._pending) <= _WINDOW else new + self._shorten()
 
     def flush(self) -> str:
         """Returns the rest, be its characters whole or not."""
-        return self._take(self._decode([*self._context, *self._pending]))
-
-    def _take(self, text: str) -> str:
-        # Where the context reads otherwise because of what follows, it is already out.
-        known = text.startswith(self._context_text)
-        new = text[len(self._context_text) :] if known else self._decode(self._pending)
+        new = self._text()[self._sent :]
         self._set_context(self._pending)
-        self._pending = []
         return new
+
+    def _text(self) -> str:
+        """What the pending tokens add to the context."""
+        text = self._decode([*self._context, *self._pending])
+        if text.startswith(self._context_text):
+            return text[len(self._context_text) :]
+        # The context reads otherwise because of what follows, and it is already out.
+        return self._decode(self._pending)
+
+    def _forget_silent(self) -> None:
+        """Drops the last token, unless there is nothing but such tokens: then one of the first."""
+        if self._context_text or self._last:
+            self._pending.pop()
+        elif len(self._pending) > _WINDOW:
+            del self._pending[0]
+
+    def _shorten(self) -> str:
+        """Goes on with the last tokens alone; returns what goes out because of that."""
+        tail = self._pending[-_HALVES - 1 :]
+        text, rest = self._decode(tail), self._last[self._sent :]
+        if text.endswith(rest):
+            self._context, self._context_text = [], ""
+            self._pending, self._last, self._sent = tail, text, len(text) - len(rest)
+            return ""
+        # Without the bytes that spoiled them they read otherwise, and so do those to come.
+        self._set_context(tail)
+        return rest
 
     def _set_context(self, tokens: Sequence[int]) -> None:
         self._context = list(tokens)
         self._context_text = self._decode(self._context)
+        self._pending, self._last, self._sent = [], "", 0
 
 
 class _StopFinder:

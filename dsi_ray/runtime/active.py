@@ -7,7 +7,7 @@ from typing import Literal
 
 from dsi_ray.core.member import Member
 from dsi_ray.core.messages import Emit, FinishReason
-from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.errors import EngineError, RequestFailed
 from dsi_ray.runtime.request import Generation, RequestStats, TokenChunk, histogram
 from dsi_ray.runtime.trace.record import RequestTrace
 
@@ -60,10 +60,10 @@ class Active:
         self.ending = "finished"
         self.deliver(TokenChunk((), FinishReason.STOP, self.stats()))
 
-    def fail(self, error: str) -> None:
-        """Nothing more will come."""
+    def fail(self, error: str, param: str | None = None) -> None:
+        """Nothing more will come; ``param`` is the field of the request that is to blame."""
         self.ending = "failed"
-        self.deliver(EngineError(error))
+        self.deliver(EngineError(error) if param is None else RequestFailed(error, param))
 
     def note_stats(self) -> None:
         """Puts the figures into the trace; before the first commit there are none."""

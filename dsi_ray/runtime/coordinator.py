@@ -361,8 +361,8 @@ class Coordinator:
                         self._outgoing.cancel(entry[1], member.job.id, task)
                 case Emit():
                     active.emit(command)
-                case Fail(error):
-                    active.fail(error)
+                case Fail(error, param):
+                    active.fail(error, param)
                 case Release(servers):
                     active.note_stats()
                     self._metrics.closed(active)

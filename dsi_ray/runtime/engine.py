@@ -85,7 +85,7 @@ class Engine:
         check_request(prompt, params, self.target, self.max_model_len, max_tokens)
         if params.guide is not None:
             try:
-                self._guides.matcher(params.guide)
+                self._guides.check(params.guide)
             except GuideError as error:
                 raise RequestError(f"this form cannot be enforced: {error}", "guide") from error
 

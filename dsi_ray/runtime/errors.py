@@ -4,6 +4,7 @@ ValueError
  └─ RequestError    the caller's request cannot be served; nothing was started
 RuntimeError
  └─ EngineError     a model, a server or the cluster failed
+     ├─ RequestFailed   the caller's request cannot be served, which showed only when it had begun
      └─ GroupLost   and the same request, sent again, may well succeed
          └─ GroupUnreachable   at once: the group may be alive
 """
@@ -25,6 +26,18 @@ class RequestError(ValueError):
 
 class EngineError(RuntimeError):
     """The engine could not start, or a request failed in it."""
+
+
+class RequestFailed(EngineError):
+    """A request asks for what cannot be computed, and that showed only when it had begun.
+
+    Attributes:
+        param: The field that asks for it.
+    """
+
+    def __init__(self, message: str, param: str = "") -> None:
+        super().__init__(message)
+        self.param = param
 
 
 class GroupLost(EngineError):

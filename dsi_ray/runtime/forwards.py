@@ -15,6 +15,7 @@ from dsi_ray.models.base import (
     Forwarded,
     LanguageModel,
     NoRoom,
+    RequestTooHard,
     Sampling,
 )
 from dsi_ray.runtime.fatal import supervise
@@ -179,6 +180,8 @@ class Forwards:
 def _result(outcome: Forwarded | Exception) -> PartResult:
     if isinstance(outcome, NoRoom):
         return PartResult(postponed=True)
+    if isinstance(outcome, RequestTooHard):
+        return PartResult(error=str(outcome), param=outcome.param)
     if isinstance(outcome, Exception):
         return PartResult(error=f"{type(outcome).__name__}: {outcome}")
     return PartResult(outcome.tokens, outcome.logprobs, outcome.proposals)

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from dsi_ray.runtime.errors import GroupLost, RequestError
+from dsi_ray.runtime.errors import GroupLost, RequestError, RequestFailed
 from dsi_ray.serving.request_id import request_id
 from dsi_ray.serving.schema.fields import UNSUPPORTED
 from dsi_ray.serving.schema.server import ErrorDetail, ErrorEnvelope
@@ -83,6 +83,8 @@ def to_api_error(error: Exception) -> ApiError:
             return error
         case RequestError():
             return ApiError(400, str(error), param=error.param, code=error.code)
+        case RequestFailed():
+            return ApiError(400, str(error), param=error.param)
         case RequestValidationError():
             return _from_validation(error)
         case HTTPException():
@@ -133,7 +135,15 @@ def install_handlers(app: FastAPI) -> None:
             known.message = _describe(request, error)
         return known.response()
 
-    kinds = (ApiError, RequestError, GroupLost, RequestValidationError, HTTPException, Exception)
+    kinds = (
+        ApiError,
+        RequestError,
+        RequestFailed,
+        GroupLost,
+        RequestValidationError,
+        HTTPException,
+        Exception,
+    )
     for kind in kinds:
         app.add_exception_handler(kind, answer)
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from dsi_ray.core.messages import FinishReason
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.errors import RequestError
+from dsi_ray.runtime.errors import RequestError, RequestFailed
 from dsi_ray.runtime.request import Chunk, Decoding
 from dsi_ray.serving.client import client
 from dsi_ray.serving.deadline import Deadline, within
@@ -47,8 +47,10 @@ class Generations:
         prompt_tokens: int,
         decoding: Decoding,
         answer_id: str,
+        guide_field: str | None = None,
     ) -> None:
         self.asks = asks
+        self._guide_field = guide_field
         self._decoding = decoding
         self._answer_id = answer_id
         self._service = service
@@ -82,7 +84,8 @@ class Generations:
             for index, prompt in enumerate(choices)
         ]
         decoding = (request.dsi or DsiOptions()).decoding(engine.config)
-        return cls(service, asks, sum(map(len, prompts)), decoding, answer_id)
+        prompt_tokens = sum(map(len, prompts))
+        return cls(service, asks, prompt_tokens, decoding, answer_id, request.guide_field)
 
     async def chunks(self) -> AsyncGenerator[tuple[int, Chunk]]:
         """Yields what is generated, each chunk with the index of its choice.
@@ -123,13 +126,25 @@ class Generations:
         stream = engine.stream(ask.prompt, ask.params, self._decoding, name)
         length = 0
         with metrics.in_flight.track_inprogress():
-            async with aclosing(stream) as chunks:
+            async with aclosing(_renamed(stream, self._guide_field)) as chunks:
                 async for chunk in chunks:
                     length += len(chunk.tokens)
                     self._completion_tokens += len(chunk.tokens)
                     metrics.completion_tokens.inc(len(chunk.tokens))
                     yield chunk
         self._service.lengths.note(length)
+
+
+async def _renamed(stream: AsyncGenerator[Chunk], guide_field: str | None) -> AsyncGenerator[Chunk]:
+    """What fails is called what the client calls it."""
+    try:
+        async with aclosing(stream) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    except RequestFailed as error:
+        if error.param != "guide" or guide_field is None:
+            raise
+        raise RequestFailed(str(error), guide_field) from error
 
 
 def _check(

@@ -1,11 +1,15 @@
 """What loads, and in which words the rest is refused."""
 
+import json
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny import CONFIGS, tiny_model
+from tiny import CONFIGS, serve, tiny_model
+from torch import nn
 from transformers import (
     BertConfig,
     DeepseekV32Config,
@@ -28,6 +32,7 @@ from dsi_ray.models.checkpoint import (
     max_context,
     refuse_unsuitable,
 )
+from dsi_ray.models.footprint import footprint
 
 CPU = torch.device("cpu")
 
@@ -184,3 +189,91 @@ def test_rotations_that_change_with_the_length_limit_the_context() -> None:
     )
     assert max_context(scaled) == 24
     assert max_context(BertConfig(max_position_embeddings=7)) == 7
+
+
+def own_code(folder: Path) -> None:
+    """A checkpoint with code of its own, of a kind that transformers does not know."""
+    (folder / "model.py").write_text("raise SystemExit('this ran')")
+    settings = {"model_type": "unheard-of", "auto_map": {"AutoConfig": "model.Config"}}
+    (folder / "config.json").write_text(json.dumps(settings))
+
+
+def half_a_file(folder: Path) -> None:
+    """Weights that end too soon."""
+    tiny_model("llama").save_pretrained(folder)
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def no_json(folder: Path) -> None:
+    """A configuration that is none."""
+    (folder / "config.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (own_code, "code of its own, which is never run here"),
+        (half_a_file, "see that its files are whole"),
+        (no_json, "see that its files are whole"),
+        (lambda folder: None, "give a model directory"),
+    ],
+)
+def test_each_error_ends_with_what_to_do_about_it(
+    make: Callable[[Path], None], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a question on the terminal"))
+    make(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        load_checkpoint(str(tmp_path), "auto", CPU)
+    assert told in str(caught.value)
+    assert ("give a model directory" in str(caught.value)) == (told == "give a model directory")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["someone/something", "model.gguf", "."])
+def test_no_checkpoint_runs_its_own_code(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(checkpoint, "find_spec", lambda _: object())
+    (tmp_path / "model.gguf").touch()
+    assert locate(source)["trust_remote_code"] is False
+
+
+def test_a_hub_that_does_not_answer_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        monkeypatch.setattr(
+            checkpoint.huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{port}"
+        )
+        checkpoint.can_reach_hub.cache_clear()
+        assert locate("someone/something")["local_files_only"] is False
+    checkpoint.can_reach_hub.cache_clear()
+    assert locate("someone/something")["local_files_only"] is True
+    checkpoint.can_reach_hub.cache_clear()
+
+
+def test_weights_that_do_not_fit(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(nn.Module, "to", full)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (30_000, 60_000))
+    with pytest.raises(ModelError, match="its weights of 0.0 GiB do not fit on the GPU") as caught:
+        load_checkpoint(str(llama), "float64", torch.device("cuda", 0))
+    # 73,344 bytes.
+    assert str(caught.value).endswith("parallel: 2 would fit, or take a smaller dtype or model")
+
+
+@pytest.mark.parametrize("kind", sorted(CONFIGS))
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_a_footprint_is_told_without_weights(kind: str, dtype: str, tmp_path: Path) -> None:
+    CONFIGS[kind].save_pretrained(tmp_path)
+    found = footprint(locate(str(tmp_path)), dtype, on_gpu=False)
+    assert found is not None
+    wide = 8 // getattr(torch, dtype).itemsize
+    assert found.weights * wide == sum(w.nbytes for w in tiny_model(kind).parameters())
+    assert found.token * wide == serve(kind).info.kv_bytes_per_token

@@ -206,3 +206,59 @@ def test_stop_string_in_what_was_held_back_to_the_end() -> None:
 
 def test_empty_output() -> None:
     assert run(TextStream(FALLBACK), [[]]) == ("", 0, False)
+
+
+class Counting:
+    """A decoder that counts the ids that it is given."""
+
+    def __init__(self, decoder: ByteLevel | ByteFallback) -> None:
+        self._decode = decoder.decode
+        self.ids = 0
+
+    def decode(self, ids: Sequence[int]) -> str:
+        self.ids += len(ids)
+        return self._decode(ids)
+
+
+silent, half = FALLBACK.ids("<s>"), FALLBACK.ids("<0xF0>", "<0x9F>", "<0xFF>", "<0x41>", "<0xC3>")
+hard = st.one_of(
+    st.lists(st.sampled_from([*silent, *half, *FALLBACK.ids("x", "\u2581")]), max_size=8),
+    st.sampled_from([silent, half[:1], half[2:3], FALLBACK.utf8("\U0001f642")]),
+).flatmap(lambda some: st.integers(0, 300).map(lambda times: [0, *some] * times))
+
+
+@given(st.one_of(hard, st.lists(st.integers(0, 261), max_size=300)), st.booleans())
+def test_a_token_costs_the_same_however_many_came_before(tokens: list[int], byte: bool) -> None:
+    decoder = Counting(BYTE_LEVEL if byte else FALLBACK)
+    stream = TextStream(decoder)
+    for token in tokens:
+        before = decoder.ids
+        stream.push([token])
+        assert decoder.ids - before <= 64
+
+
+@pytest.mark.parametrize("halves", [["<0xFF>"], ["<0xF0>"], ["<0xFF>", "<0x41>"]])
+def test_what_can_never_become_a_character_goes_out(halves: list[str]) -> None:
+    stream = TextStream(FALLBACK, FALLBACK.ids("x"))
+    text = ""
+    for number in range(1, 50):
+        text += stream.push(FALLBACK.ids(*halves)).text
+        assert len(text) >= number * len(halves) - 3
+    assert "\ufffd" in text
+
+
+def test_tokens_without_text_do_not_part_a_character() -> None:
+    stream = TextStream(FALLBACK, FALLBACK.ids("x"))
+    first, *others = FALLBACK.utf8("\U0001f642")
+    tokens = [first, *silent * 500, *others]
+    assert stream.push(tokens).text == FALLBACK.decode(tokens) == "\U0001f642"
+
+
+def test_characters_cut_by_every_token_come_out_at_once() -> None:
+    """A vocabulary may have the end of a character and the beginning of the next as one token."""
+    stream, text = TextStream(BYTE_LEVEL), ""
+    tokens = BYTE_LEVEL.encode("\u65e5\u672c" * 40)
+    for number, token in enumerate(tokens):
+        text += stream.push([token]).text
+        whole = BYTE_LEVEL.decode(tokens[: number + 1])
+        assert text == whole.rstrip("\ufffd")

@@ -4,15 +4,20 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from transformers import GPT2Config
 
-from dsi_ray.config import EngineConfig
+from dsi_ray.config import EngineConfig, ModelConfig
+from dsi_ray.models.footprint import Footprint
 from dsi_ray.runtime.doctor import machine
 from dsi_ray.runtime.doctor.cluster import check_cluster, check_gpus, check_room
 from dsi_ray.runtime.doctor.finding import Finding, State
+from dsi_ray.runtime.doctor.memory import check_fit, check_gpu_memory
 from dsi_ray.runtime.doctor.models import check_models
+from dsi_ray.runtime.placement import on_devices
 
 from .conftest import EOS, random_model
 
@@ -24,7 +29,7 @@ def config(**settings: object) -> EngineConfig:
 def check(found: Finding, state: State, *mentions: str) -> None:
     assert found.state is state, found
     assert bool(found.action) == (state is not State.OK)
-    assert all(word in f"{found.detail} {found.action}" for word in mentions), found
+    assert all(word in f"{found.check} {found.detail} {found.action}" for word in mentions), found
 
 
 def test_this_machine_runs_it() -> None:
@@ -115,6 +120,37 @@ def test_a_model_that_may_not_be_read(model_folder: Path, tmp_path: Path) -> Non
     (tmp_path / "config.json").touch(mode=0)
     target, _ = check_models(config(target=str(tmp_path), drafters=["lookup"]))
     check(target, State.FAILED, str(tmp_path))
+
+
+GIB = 2**30
+LARGE = Footprint(weights=131 * GIB, token=320 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("settings", "free", "state", "mentions"),
+    [
+        ({}, 79, State.FAILED, ["131.0 GiB of weights", "79.0 GiB of 80.0 GiB", "parallel: 2"]),
+        ({"parallel": 2}, 79, State.OK, ["65.5 GiB of weights", "up to 13.5 GiB"]),
+        ({"parallel": 4}, 79, State.OK, ["32.8 GiB of weights"]),
+        ({"parallel": 2, "kv_cache_bytes": 20 * GIB}, 79, State.FAILED, ["parallel: 4"]),
+        ({"parallel": 4, "kv_cache_bytes": 32 * GIB}, 79, State.OK, ["32.0 GiB of"]),
+        ({"parallel": 4}, 20, State.FAILED, ["20.0 GiB of 80.0 GiB"]),
+        ({"num_gpus": 0.5}, 79, State.FAILED, ["40.0 GiB of 80.0 GiB", "parallel: 4"]),
+    ],
+)
+def test_gpu_memory(settings: dict[str, Any], free: int, state: State, mentions: list[str]) -> None:
+    model = ModelConfig.model_validate({"model": "x", "device": "cuda", **settings})
+    check(check_fit("target", model, LARGE, free * GIB, 80 * GIB), state, *mentions)
+
+
+def test_gpu_memory_of_the_demo_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (7 * GIB, 8 * GIB))
+    pair = on_devices(config(target="demo", drafters=["demo"]), gpus=2)
+    target, drafter = check_gpu_memory(pair)
+    check(target, State.OK, "target memory", "GiB of weights", "of 8.0 GiB")
+    check(drafter, State.OK, "drafter memory")
+    assert not list(check_gpu_memory(on_devices(config(target="demo"), gpus=0)))
 
 
 def test_room() -> None:

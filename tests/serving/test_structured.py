@@ -125,9 +125,39 @@ def test_what_cannot_be_done_is_400(
     assert "\n" not in error["message"]
 
 
-def test_a_guide_that_takes_too_much_fails_alone(http: httpx.Client) -> None:
-    greedy = {"guided_regex": "(([a-c]{1,500}){1,500}){1,500}"}
-    assert post(http, "/v1/completions", **greedy).status_code in (200, 400, 500)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guided_regex": "(([a-c]{1,500}){1,500}){1,500}"},
+        {
+            "guided_json": {
+                "type": "object",
+                "properties": {f"p{i}": {"type": "string"} for i in range(500)},
+            }
+        },
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_guide_that_takes_too_much_is_400(
+    http: httpx.Client, fields: dict[str, Any], streamed: bool
+) -> None:
+    answer = post(http, "/v1/completions", stream=streamed, **fields)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] in fields
+
+
+def test_a_guide_that_takes_too_much_in_the_end_fails_alone(http: httpx.Client) -> None:
+    greedy = {"guided_regex": "a{500}(([a-c]{1,500}){1,500}){1,500}", "max_tokens": 900}
+    whole = post(http, "/v1/completions", **greedy)
+    assert (whole.status_code, whole.json()["error"]["param"]) == (400, "guided_regex")
+    streamed = post(http, "/v1/completions", stream=True, **greedy)
+    assert streamed.status_code == 200
+    *_, last, end = streamed.text.split("\n\n")
+    error = json.loads(last.removeprefix("data: "))["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", "guided_regex")
+    assert "repetitions" in error["message"]
+    assert end == ""
     assert post(http, "/v1/completions", guided_regex="ab").json()["choices"][0]["text"] == "ab"
 
 

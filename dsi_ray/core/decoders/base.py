@@ -120,11 +120,11 @@ class Decoder(ABC):
 
     def handle(self, events: Sequence[Event]) -> list[Command]:
         """Takes in what happened at one moment; returns what to do, most urgent first."""
-        failures = [error for event in events if (error := self._apply(event)) is not None]
+        failures = [failure for event in events if (failure := self._apply(event)) is not None]
         if self.over:
             return []
         if failures:
-            return [Fail(failures[0]), *self.abandon()]
+            return [failures[0], *self.abandon()]
         news = self._commit()
         if self.finish is not None:
             return [news, *self.abandon()]
@@ -206,8 +206,8 @@ class Decoder(ABC):
             self.finish = self.request.criteria.finish(count, token)
         return Emit(tuple(tokens), self.finish, tuple(logprobs))
 
-    def _apply(self, event: Event) -> str | None:
-        """Takes one event in; returns an error that ends the request."""
+    def _apply(self, event: Event) -> Fail | None:
+        """Takes one event in; returns a failure that ends the request."""
         board = self.verifying if self.verifying.find(event.task) else self.drafting
         live = board.find(event.task)
         if live is None:
@@ -239,7 +239,7 @@ class Decoder(ABC):
             tip = self.tree.draft(node, output.tokens, server.index, output.proposals)
             self.drafting.report(live, output, tip)
 
-    def _apply_failure(self, board: TaskBoard, live: LiveTask, event: Ended) -> str | None:
+    def _apply_failure(self, board: TaskBoard, live: LiveTask, event: Ended) -> Fail | None:
         """A server that died is used no more; what a target cannot compute ends the request.
 
         Without a drafter it only goes on more slowly.
@@ -247,7 +247,7 @@ class Decoder(ABC):
         server = live.task.server
         board.retire(server)
         if server.role is Role.TARGET and event.reason is Reason.FAILED:
-            return event.error or f"{server} failed"
+            return Fail(event.error or f"{server} failed", event.param)
         return None
 
     def _prefill(self, server: ServerId) -> Start:

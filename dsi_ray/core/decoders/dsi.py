@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dsi_ray.core.board import LiveTask, TaskBoard
 from dsi_ray.core.decoders.base import Decoder, Request, cancel
-from dsi_ray.core.messages import Command, Ended, Event, Mode, Output, ServerId, Start
+from dsi_ray.core.messages import Command, Ended, Event, Fail, Mode, Output, ServerId, Start
 from dsi_ray.core.placement import Place, idle_servers, place_anchor, place_block, stale_servers
 from dsi_ray.core.tree import Node, State
 
@@ -99,13 +99,13 @@ class DSI(Decoder):
             commands += self._dispatch(drafter)
         return commands
 
-    def _apply(self, event: Event) -> str | None:
-        error = super()._apply(event)
+    def _apply(self, event: Event) -> Fail | None:
+        failure = super()._apply(event)
         if isinstance(event, Ended):
             for drafter in self._drafters:
                 if drafter.live is not None and drafter.live.task.id == event.task:
                     drafter.live = None
-        return error
+        return failure
 
     def _apply_output(self, live: LiveTask, output: Output) -> None:
         super()._apply_output(live, output)
@@ -116,10 +116,10 @@ class DSI(Decoder):
                 drafter.live = None
                 drafter.silent = not self._closes(live.tip, live.task.limit)
 
-    def _apply_failure(self, board: TaskBoard, live: LiveTask, event: Ended) -> str | None:
-        error = super()._apply_failure(board, live, event)
+    def _apply_failure(self, board: TaskBoard, live: LiveTask, event: Ended) -> Fail | None:
+        failure = super()._apply_failure(board, live, event)
         self._drafters = [d for d in self._drafters if d.server in self.drafting.servers]
-        return error
+        return failure
 
     def _drive(self, drafter: _Drafter) -> list[Command]:
         """Keeps a drafter on a path that may come true, within the run-ahead."""

@@ -1,11 +1,16 @@
 """From a guide to a matcher of tokens, by llguidance."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
 from typing import Any
 
+import numpy
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
+from dsi_ray.models.guided.words import DEAD_END, limit, refusal
 from dsi_ray.models.tokenizer import Tokenizer
 from dsi_ray.params import Guide
 
@@ -25,6 +30,13 @@ _JSON: dict[str, Any] = {
 }
 
 
+_TEXTS, _TOKENS = 4, 64
+"""By which a guide is tried."""
+
+_REMEMBERED = 128
+"""Guides that have been tried."""
+
+
 class GuideError(ValueError):
     """A guide is invalid, or more than can be enforced. The message is one line."""
 
@@ -37,9 +49,11 @@ class GuideCompiler:
         tokens = [tokenizer.token_bytes(token) for token in range(vocab_size)]
         special = sorted(token for token in tokenizer.special_ids if token < vocab_size)
         # The library wants an end of its own. What ends a text here is the request's business.
-        end = vocab_size
+        end = self._end = vocab_size
         vocabulary = _Vocabulary(end, [*tokens, b""], [*special, end])
         self._tokenizer = LLTokenizer(TokenizerWrapper(vocabulary))
+        # Clients send the same schema again and again.
+        self.check: Callable[[Guide], None] = lru_cache(_REMEMBERED)(self._check)
 
     def matcher(self, guide: Guide) -> LLMatcher:
         """Returns a new matcher at the beginning of a text.
@@ -53,12 +67,44 @@ class GuideCompiler:
         try:
             matcher = LLMatcher(self._tokenizer, _HEADER + _grammar(guide), log_level=0)
         except ValueError as error:
-            raise GuideError(one_line(str(error))) from error
+            raise GuideError(refusal(str(error))) from error
+        if matcher.is_error():
+            raise GuideError(refusal(matcher.get_error()))
         # Some guides show only here that they are too much.
         matcher.compute_bitmask()
-        if matcher.is_error():
-            raise GuideError(one_line(matcher.get_error()))
+        _raise_if_beyond(matcher)
         return matcher
+
+    def _check(self, guide: Guide) -> None:
+        """Begins some texts of the given form: most of what is too much shows soon.
+
+        Raises:
+            GuideError: The guide cannot be enforced.
+        """
+        chance = Random(0)
+        for _ in range(_TEXTS):
+            if not self._ends_soon(self.matcher(guide), chance):
+                return
+
+    def _ends_soon(self, matcher: LLMatcher, chance: Random) -> bool:
+        """Follows random tokens; returns whether the text was over before it could show much."""
+        for _ in range(_TOKENS):
+            bits = numpy.frombuffer(matcher.compute_bitmask(), numpy.uint8)
+            if matcher.get_error().startswith(DEAD_END):
+                # The vocabulary lacks a byte: there the text ends.
+                return True
+            _raise_if_beyond(matcher)
+            (allowed,) = numpy.unpackbits(bits, count=self._end, bitorder="little").nonzero()
+            if not allowed.size:
+                return True
+            matcher.consume_token(int(chance.choice(allowed)))
+            _raise_if_beyond(matcher)
+        return False
+
+
+def _raise_if_beyond(matcher: LLMatcher) -> None:
+    if matcher.is_error():
+        raise GuideError(limit(matcher.get_error()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +137,14 @@ def _as_rule(regex: str) -> str:
     return str(grammar["lark_grammar"]).removeprefix("start:")
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
 def _with_options(text: str) -> str:
     """The schema with the options that this package has decided on."""
     try:
-        schema = json.loads(text)
+        schema = json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("the schema is nested too deeply") from error
     if schema is True:
@@ -102,8 +152,3 @@ def _with_options(text: str) -> str:
     if not isinstance(schema, dict):
         raise ValueError("a schema is an object")
     return json.dumps(schema | {"x-guidance": _JSON})
-
-
-def one_line(error: str) -> str:
-    """The gist of an error of the library, which may go on with all that it knows."""
-    return " ".join(error.partition("<state>")[0].split())[:300]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from dsi_ray.core.path import Path
-from dsi_ray.models.base import ModelError, Sampling
+from dsi_ray.models.base import ModelError, RequestTooHard, Sampling
 from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
 from dsi_ray.models.guided.walker import Walker
 from dsi_ray.models.tokenizer import Tokenizer
@@ -29,7 +29,7 @@ class Guides:
             Booleans of shape (rows, ids that server and target both know); None without a guide.
 
         Raises:
-            ModelError: The guide cannot be followed.
+            RequestTooHard: The guide cannot be followed.
         """
         guide = sampling.params.guide
         if guide is None or self._load_tokenizer is None:
@@ -63,6 +63,6 @@ class Guides:
         try:
             matcher = compiler.matcher(guide)
         except GuideError as error:
-            raise ModelError(f"the guide cannot be used: {error}") from error
+            raise RequestTooHard(f"this form cannot be enforced: {error}", "guide") from error
         width = min(self._vocab_size, sampling.vocab_size)
         return Walker(matcher, sampling.end_ids, width, prompt)

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dsi_ray.core.path import Path
-from dsi_ray.models.base import ModelError
-from dsi_ray.models.guided.compiler import one_line
+from dsi_ray.models.base import RequestTooHard
+from dsi_ray.models.guided.words import DEAD_END, limit
 
-_DEAD_END = "NoExtensionBias"
 _NOTHING = Path()
 
 
@@ -48,7 +47,7 @@ class Walker:
             Booleans of shape (rows, width).
 
         Raises:
-            ModelError: The guide takes too long to follow.
+            RequestTooHard: The guide takes too much to follow.
         """
         # Not torch's: it would spread these few bits over threads, for a hundred times the time.
         allowed = numpy.ones((rows, self._width), numpy.bool_)
@@ -78,7 +77,7 @@ class Walker:
 
     def _fill(self, row: NDArray[numpy.bool_]) -> None:
         bits = numpy.frombuffer(self._matcher.compute_bitmask(), numpy.uint8)
-        if self._matcher.get_error().startswith(_DEAD_END):
+        if self._matcher.get_error().startswith(DEAD_END):
             # The vocabulary lacks a byte. A matcher does not come back from there.
             self._matcher, self._walked = self._start.deep_copy(), self._prompt
             bits = numpy.zeros_like(bits)
@@ -92,5 +91,7 @@ class Walker:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            reason = one_line(self._matcher.get_error())
-            raise ModelError(f"the text cannot be guided any further: {reason}")
+            raise RequestTooHard(
+                f"this form cannot be enforced any further: {limit(self._matcher.get_error())}",
+                "guide",
+            )

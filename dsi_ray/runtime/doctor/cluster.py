@@ -10,6 +10,7 @@ import torch
 from dsi_ray.config import ConfigError, EngineConfig
 from dsi_ray.runtime.cluster import connect, disconnect
 from dsi_ray.runtime.doctor.finding import Finding, State, finding
+from dsi_ray.runtime.doctor.memory import check_gpu_memory
 from dsi_ray.runtime.placement import bundles, on_devices
 
 _SHOWN = ("CPU", "GPU")
@@ -38,6 +39,7 @@ def check_cluster(config: EngineConfig) -> Iterator[Finding]:
         yield check_gpus(int(resources.get("GPU", 0)))
         placed = on_devices(config, resources.get("GPU", 0))
         yield check_room(bundles(placed), resources)
+        yield from check_gpu_memory(placed)
 
 
 def check_gpus(in_ray: int) -> Finding:

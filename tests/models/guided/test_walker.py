@@ -1,5 +1,6 @@
 """What a guide allows: by brute force, on every path, forwards and back."""
 
+import json
 from typing import Any
 
 import pytest
@@ -101,7 +102,7 @@ def test_a_guide_that_takes_too_much_fails_its_own_request_only() -> None:
     greedy = Guide("regex", "aaaa(([a-c]{1,500}){1,500}){1,500}")
     for _ in range(2):
         assert walker(greedy).allowed((), 1).any()
-        with pytest.raises(ModelError, match="guided any further: lexer error") as caught:
+        with pytest.raises(ModelError, match="any further: its repetitions") as caught:
             walker(greedy).allowed((2,) * 80, 81)
         assert "\n" not in str(caught.value) and "state" not in str(caught.value)
 
@@ -125,7 +126,7 @@ def test_ids_that_only_the_target_knows_stop_the_walk() -> None:
         ("json_schema", '{"minimum": 2, "maximum": 1, "type": "integer"}', "Unsatisfiable"),
         ("json_schema", '{"items":' * 1000 + "{}" + "}" * 1000, ""),
         ("json_schema", '{"enum": [NaN]}', ""),
-        ("regex", "x", "NoExtension"),
+        ("regex", "x", "no text of these tokens"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused_in_one_line(
@@ -135,6 +136,36 @@ def test_what_cannot_be_enforced_is_refused_in_one_line(
         COMPILER.matcher(Guide(kind, given_text))
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value) and len(str(caught.value)) <= 300
+    for internal in ("start:", "%", 'x-guidance":', "state", "(in regex)", "NoExtension"):
+        assert internal not in str(caught.value)
+
+
+def optional(count: int) -> Guide:
+    """An object of which each property may be left out."""
+    properties = {f"p{i}": {"type": "string"} for i in range(count)}
+    return Guide("json_schema", json.dumps({"type": "object", "properties": properties}))
+
+
+@pytest.mark.parametrize(
+    ("guide", "reason"),
+    [
+        (Guide("regex", "((a{1,1000}){1,1000}){1,1000}"), "repetitions"),
+        (Guide("regex", "(([a-c]{1,500}){1,500}){1,500}"), "repetitions"),
+        (optional(500), "optional properties"),
+        (optional(50), None),
+        (Guide("regex", "|".join(f"word{i}" for i in range(1400))), None),
+        (Guide("choice", choices=tuple(f"o{i}" for i in range(1400))), None),
+        (Guide("regex", "[^\\x00-\\U0010fffe]"), None),
+    ],
+    ids=str,
+)
+def test_what_is_too_much_shows_before_the_text_begins(guide: Guide, reason: str | None) -> None:
+    compiler = GuideCompiler(load_tokenizer(ModelConfig(model="demo")), 2048)
+    if reason is None:
+        compiler.check(guide)
+        return
+    with pytest.raises(GuideError, match=reason):
+        compiler.check(guide)
 
 
 @pytest.mark.parametrize(
