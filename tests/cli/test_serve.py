@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -158,3 +159,27 @@ def test_what_cannot_be_served_is_one_line(arguments: list[str], mentions: str, 
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert mentions in result.stderr
+
+
+SCRIPT = """
+import signal
+from dsi_ray import Engine, EngineConfig
+with Engine(EngineConfig(target="simulated:tpot_ms=10")):
+    print("ready", flush=True)
+    signal.pause()
+"""
+
+
+def test_a_program_of_ones_own_unwinds_at_sigterm() -> None:
+    """Ray would write a stack to stderr and abort."""
+    command = [sys.executable, "-c", SCRIPT]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        started = descendants(process.pid)
+        process.terminate()
+        assert process.wait(timeout=60) == 143
+        assert process.stderr.read() == ""
+    eventually(lambda: not still_running(started), seconds=10)
