@@ -13,6 +13,7 @@ from dsi_ray.cli.figures import print_rows as print_table
 from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
 from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.progress import progress_bar, starting
+from dsi_ray.cli.shield import shield
 from dsi_ray.cli.table import print_rows
 from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
@@ -80,6 +81,7 @@ def command(
     config = engine.load(EngineConfig)
     params = sampling_params(max_tokens=max_tokens)
     check_writable(json_file)
+    shield(config)
     if messages:
         write_json(_messages(config, json_file != STDOUT), json_file)
         return

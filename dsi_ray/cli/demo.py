@@ -10,6 +10,7 @@ from dsi_ray.cli import bench
 from dsi_ray.cli.json_file import JsonFile, check_writable, write_json
 from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.progress import starting
+from dsi_ray.cli.shield import shield
 from dsi_ray.config import EngineConfig, load
 from dsi_ray.experiments.prompts import held_out_code
 from dsi_ray.params import SamplingParams
@@ -40,6 +41,7 @@ def command(
     config = engine.load(ServingConfig, port=port or _free_port())
     params = sampling_params(max_tokens=max_tokens)
     check_writable(json_file)
+    shield(config)
     from dsi_ray.runtime.engine import Engine
     from dsi_ray.serving.server import running
 

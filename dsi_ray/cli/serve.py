@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shlex
 from typing import Annotated
 
@@ -12,10 +11,6 @@ from dsi_ray.cli.options import EngineOptions, Host, Port, with_engine_options
 from dsi_ray.cli.progress import starting
 from dsi_ray.cli.shield import shield
 from dsi_ray.serving.config import ServingConfig
-
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_CLUSTER_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Off, Ray listens on the loopback, on any system. It reads this when it is imported."""
 
 
 @with_engine_options
@@ -32,10 +27,7 @@ def command(
 ) -> None:
     """Serve the OpenAI API until Ctrl-C."""
     config = engine.load(ServingConfig, host=host, port=port, served_model_name=served_model_name)
-    if config.address is None:
-        if config.host in _LOOPBACK:
-            os.environ[_CLUSTER_VARIABLE] = "0"
-        shield()
+    shield(config)
     with contextlib.ExitStack() as server:
         with starting():
             from dsi_ray.runtime.text_facts import text_facts

@@ -1,4 +1,4 @@
-"""A signal to the whole process group, or Ctrl-C, must not end Ray's processes: the server's do."""
+"""A Ray that a command starts is this command's alone: its signals and its address are."""
 
 import contextlib
 import os
@@ -8,15 +8,33 @@ import threading
 from types import FrameType
 from typing import NoReturn
 
+from dsi_ray.config import EngineConfig
+from dsi_ray.serving.config import ServingConfig
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_CLUSTER_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Off, Ray listens on the loopback, on any system. It reads this when it is imported."""
 
 
-def shield() -> None:
+def shield(config: EngineConfig) -> None:
+    """Keeps signals and other machines from the Ray that ``config`` asks to start here, if any.
+
+    Call it before there are threads, and before Ray is imported: it goes on in a child process.
+    """
+    if config.address is not None:
+        return
+    if not isinstance(config, ServingConfig) or config.host in _LOOPBACK:
+        os.environ[_CLUSTER_VARIABLE] = "0"
+    _go_on_in_a_session()
+
+
+def _go_on_in_a_session() -> None:
     """Goes on in a child process with a session of its own, where all of Ray will be.
 
     Terminals, ``timeout`` and some supervisors signal a process group. The parent stays in it,
     interrupts the child when it is told to end, and ends as the child does. It returns in the child
-    only. Call it before there are threads, and before Ray is started.
+    only.
     """
     reading, writing = os.pipe()
     child = os.fork()

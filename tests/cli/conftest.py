@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import ray
 
+from dsi_ray.cli import shield
 from dsi_ray.experiments.processes import parents, stats
 
 COMMAND = [sys.executable, "-c", "from dsi_ray.cli import app; app(prog_name='dsi-ray')"]
@@ -17,6 +18,13 @@ SIMULATED = [
     "--target=simulated:tpot_ms=10",
     "--drafter=simulated:tpot_ms=2,acceptance_rate=0.8",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _no_second_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that runs in the tests' own process must not go on in a child of it."""
+    monkeypatch.setattr(shield, "_go_on_in_a_session", lambda: None)
+    monkeypatch.setenv(shield._CLUSTER_VARIABLE, "1")
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,11 @@
 """``dsi-ray serve`` on a Ray of its own."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -15,19 +17,33 @@ from .conftest import COMMAND, SIMULATED, descendants, dsi_ray, listening, still
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
+Begin = Callable[..., "subprocess.Popen[str]"]
+
+
 @pytest.fixture
-def server(port: int) -> Iterator["subprocess.Popen[str]"]:
-    """A server that is just starting, in a process group of its own."""
-    command = [*COMMAND, "serve", *SIMULATED, f"--port={port}", "--json"]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        yield process
-        process.kill()
+def begin() -> Iterator[Begin]:
+    """Starts a command in a process group of its own."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments: str) -> "subprocess.Popen[str]":
+            process = subprocess.Popen(
+                [*COMMAND, *arguments, *SIMULATED],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+@pytest.fixture
+def server(begin: Begin, port: int) -> "subprocess.Popen[str]":
+    """A server that is just starting."""
+    return begin("serve", f"--port={port}", "--json")
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
@@ -97,16 +113,19 @@ def test_serves_until_a_signal_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("number", "begun", "status"),
+    ("command", "number", "begun", "status"),
     [
-        (signal.SIGTERM, "gcs_server", 143),
-        (signal.SIGINT, "RuntimeEnvAgent", 130),
-        (signal.SIGTERM, "ServeController", 143),
+        (["serve"], signal.SIGTERM, "gcs_server", 143),
+        (["serve"], signal.SIGINT, "RuntimeEnvAgent", 130),
+        (["serve"], signal.SIGTERM, "ServeController", 143),
+        (["generate", "hello"], signal.SIGTERM, "RuntimeEnvAgent", 143),
+        (["bench"], signal.SIGINT, "RuntimeEnvAgent", 130),
     ],
 )
 def test_a_signal_while_it_starts_leaves_nothing(
-    server: "subprocess.Popen[str]", number: int, begun: str, status: int
+    begin: Begin, command: list[str], number: int, begun: str, status: int
 ) -> None:
+    server = begin(*command)
     started: set[int] = set()
 
     def has_begun() -> bool:
@@ -140,3 +159,27 @@ def test_what_cannot_be_served_is_one_line(arguments: list[str], mentions: str, 
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert mentions in result.stderr
+
+
+SCRIPT = """
+import signal
+from dsi_ray import Engine, EngineConfig
+with Engine(EngineConfig(target="simulated:tpot_ms=10")):
+    print("ready", flush=True)
+    signal.pause()
+"""
+
+
+def test_a_program_of_ones_own_unwinds_at_sigterm() -> None:
+    """Ray would write a stack to stderr and abort."""
+    command = [sys.executable, "-c", SCRIPT]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        started = descendants(process.pid)
+        process.terminate()
+        assert process.wait(timeout=60) == 143
+        assert process.stderr.read() == ""
+    eventually(lambda: not still_running(started), seconds=10)

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from dsi_ray.runtime.errors import EngineError, GroupLost, GroupUnreachable
+from dsi_ray.runtime.errors import EngineError, GroupLost, GroupUnreachable, RequestFailed
 from dsi_ray.runtime.ray_errors import engine_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
 from dsi_ray.runtime.transport.frames import (
     Abandon,
+    Failure,
     FromCoordinator,
     Stop,
     Submit,
@@ -93,5 +94,14 @@ class ClientLane:
         self._lane.send(pack(Stop(request)))
 
     def _on_frame(self, payload: bytes) -> None:
-        for ticket, chunk, error in unpack(_decoder, payload).items:
-            self._deliver(ticket, EngineError(error or "failed") if chunk is None else chunk)
+        for ticket, chunk, failure in unpack(_decoder, payload).items:
+            if chunk is not None:
+                self._deliver(ticket, chunk)
+            elif failure is not None:
+                self._deliver(ticket, _error_of(failure))
+
+
+def _error_of(failure: Failure) -> EngineError:
+    if failure.param is None:
+        return EngineError(failure.error)
+    return RequestFailed(failure.error, failure.param)

@@ -103,10 +103,17 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, tag="stop"):
     request: str
 
 
-class Deliveries(msgspec.Struct, frozen=True, array_like=True, tag="deliveries"):
-    """From a coordinator: what requests get, by ticket, a chunk or an error, in order."""
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """A request's end by an error, with the field that is to blame, if one is."""
 
-    items: list[tuple[str, TokenChunk | None, str | None]]
+    error: str
+    param: str | None
+
+
+class Deliveries(msgspec.Struct, frozen=True, array_like=True, tag="deliveries"):
+    """From a coordinator: what requests get, by ticket and in order; of each pair one is set."""
+
+    items: list[tuple[str, TokenChunk | None, Failure | None]]
 
 
 ToServer = WorkFrame | Ping

@@ -5,12 +5,13 @@ import socket
 from collections.abc import Callable
 
 from dsi_ray.runtime.active import Deliver
-from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.errors import EngineError, RequestFailed
 from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
 from dsi_ray.runtime.transport.frames import (
     Abandon,
     Deliveries,
+    Failure,
     Stop,
     Submit,
     ToCoordinator,
@@ -48,7 +49,7 @@ class ServedClient:
         self._submit, self._leave, self._stop = submit, leave, stop
         self._open: dict[str, str] = {}
         """The requests that will get more, by ticket."""
-        self._waiting: list[tuple[str, TokenChunk | None, str | None]] = []
+        self._waiting: list[tuple[str, TokenChunk | None, Failure | None]] = []
         self.lane = Lane(connection, self._on_frame)
         self.lane.end.add_done_callback(self._leave_all)
 
@@ -69,7 +70,8 @@ class ServedClient:
 
     def _put(self, ticket: str, got: TokenChunk | EngineError) -> None:
         if isinstance(got, EngineError):
-            self._waiting.append((ticket, None, str(got)))
+            param = got.param if isinstance(got, RequestFailed) else None
+            self._waiting.append((ticket, None, Failure(str(got), param)))
         else:
             self._waiting.append((ticket, got, None))
         if isinstance(got, EngineError) or got.finish_reason is not None:
