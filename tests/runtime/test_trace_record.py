@@ -1,5 +1,7 @@
 """Single cases of a trace, event by event."""
 
+from functools import partial
+
 from dsi_ray.config import Algorithm
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import Request
@@ -19,6 +21,7 @@ from dsi_ray.core.messages import (
 from dsi_ray.core.path import Path
 from dsi_ray.runtime.trace.record import RequestTrace
 from dsi_ray.runtime.trace.spans import Kind, Outcome, Span
+from tests.core.counting import operations
 
 TARGET = ServerId(Role.TARGET, 0)
 DRAFTER = ServerId(Role.DRAFTER, 0)
@@ -107,3 +110,17 @@ def test_an_unknown_task_is_ignored() -> None:
     trace.say(Cancel(5), 0.0)
     trace.hear(Ended(5, Reason.DONE), 0.0)
     assert trace.snapshot(1.0).spans == ()
+
+
+def test_a_token_costs_the_same_however_long_the_text_before_it() -> None:
+    trace = record()
+    trace.say(Start(task(0), Mode.REPLACE), 0.0)
+
+    def go_on(position: int) -> None:
+        work = trace.hear(Output(0, position, (5,), goes_on=True, seconds=1.0), position)
+        trace.say(Emit((5,)), position)
+        assert work is not None
+        assert trace.outcome(work) is Outcome.ACCEPTED
+
+    costs = [operations(partial(go_on, position)) for position in range(2, 1000)]
+    assert max(costs) < 1.2 * min(costs[1:])
