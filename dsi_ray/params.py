@@ -97,7 +97,8 @@ class SamplingParams:
         seed: Of the randomness; None draws one. Greedy decoding has none.
         logprobs: How many alternatives to report at each position with the log probability of the
             chosen token; None reports nothing.
-        stop: Strings that end the text; they are not part of it.
+        stop: Strings that end the text; they are not part of it. They may name special tokens,
+            also where these are left out of the text.
         stop_token_ids: Ids that end the text; the id itself is part of the output tokens.
         ignore_eos: Go on past the model's end-of-sequence tokens.
         skip_special_tokens: Leave special tokens out of the text.
