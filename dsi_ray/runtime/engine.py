@@ -13,7 +13,7 @@ from dsi_ray.config import EngineConfig
 from dsi_ray.models.base import ModelInfo, Sampling
 from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
 from dsi_ray.models.text_stream import TextStream
-from dsi_ray.models.tokenizer import Tokenizer, Verbatim, load_tokenizer
+from dsi_ray.models.tokenizer import Tokenizer, load_tokenizer, text_after
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
 from dsi_ray.runtime.errors import RequestError
@@ -179,9 +179,7 @@ class Engine:
         )
 
     def _text(self, generation: Generation) -> TextStream:
-        params = generation.params
-        decoder = self.tokenizer if params.skip_special_tokens else Verbatim(self.tokenizer)
-        return TextStream(decoder, generation.prompt, params.stop)
+        return text_after(self.tokenizer, generation.prompt, generation.params)
 
     async def _gather(self, generation: Generation) -> Completion:
         async with contextlib.aclosing(self._stream(generation)) as chunks:
