@@ -87,41 +87,37 @@ class Guide:
 class SamplingParams:
     """Parameters of one generation. All algorithms give the same tokens for the same parameters.
 
-        (Where drafts are verified by rejection sampling, tokens of the same distribution.)
+    (Where drafts are verified by rejection sampling, tokens of the same distribution.)
 
-        They act in this order: the guide; logit_bias and the masks by id; the penalties; then, unless
-        the temperature is 0, temperature, top_k, top_p, min_p and the choice.
+    They act in this order: the guide; logit_bias and the masks by id; the penalties; then, unless
+    the temperature is 0, temperature, top_k, top_p, min_p and the choice.
 
-        Attributes:
-            max_tokens: Most tokens to generate.
-            min_tokens: No end of sequence and no stop id among this many first tokens. Stop strings
-                are looked for from the first token on.
-            temperature: 0 chooses the likeliest token (greedy).
-            top_p: Only the likeliest tokens whose probabilities add up to this; 1 is off.
-            top_k: Only this many likeliest tokens, and those as likely as the last; 0 or -1 is off.
-            min_p: Only tokens at least this probable relative to the likeliest; 0 is off.
-            repetition_penalty: Divides positive logits of tokens of the prompt and the output, and
-                multiplies negative ones; 1 is off.
-            presence_penalty: Taken from the logits of tokens of the output.
-            frequency_penalty: The same, times how often they occur.
-            logit_bias: Added to the logits: pairs of id and bias, or a mapping.
-            bad_token_ids: Never chosen.
-            allowed_token_ids: Nothing else is chosen; None allows all.
-            seed: Of the randomness; None draws one. Greedy decoding has none.
-            logprobs: How many alternatives to report at each position with the log probability of the
-                chosen token; None reports nothing.
-    <<<<<<< ours
-            stop: Strings that end the text, or one such; they are not part of it.
-    =======
-            stop: Strings that end the text; they are not part of it. They may name special tokens,
-                also where these are left out of the text.
-    >>>>>>> theirs
-            stop_token_ids: Ids that end the text; the id itself is part of the output tokens.
-            ignore_eos: Go on past the model's end-of-sequence tokens.
-            skip_special_tokens: Leave special tokens out of the text.
-            guide: The form of the text; None is off. The text ends only where the form is complete, or
-                with max_tokens or a stop string, so it cannot be combined with what would leave no
-                token to choose: min_tokens, ignore_eos, bad_token_ids and allowed_token_ids.
+    Attributes:
+        max_tokens: Most tokens to generate.
+        min_tokens: No end of sequence and no stop id among this many first tokens. Stop strings
+            are looked for from the first token on.
+        temperature: 0 chooses the likeliest token (greedy).
+        top_p: Only the likeliest tokens whose probabilities add up to this; 1 is off.
+        top_k: Only this many likeliest tokens, and those as likely as the last; 0 or -1 is off.
+        min_p: Only tokens at least this probable relative to the likeliest; 0 is off.
+        repetition_penalty: Divides positive logits of tokens of the prompt and the output, and
+            multiplies negative ones; 1 is off.
+        presence_penalty: Taken from the logits of tokens of the output.
+        frequency_penalty: The same, times how often they occur.
+        logit_bias: Added to the logits: pairs of id and bias, or a mapping.
+        bad_token_ids: Never chosen.
+        allowed_token_ids: Nothing else is chosen; None allows all.
+        seed: Of the randomness; None draws one. Greedy decoding has none.
+        logprobs: How many alternatives to report at each position with the log probability of the
+            chosen token; None reports nothing.
+        stop: Strings that end the text, or one such; they are not part of it. They may name special
+            tokens, also where these are left out of the text.
+        stop_token_ids: Ids that end the text; the id itself is part of the output tokens.
+        ignore_eos: Go on past the model's end-of-sequence tokens.
+        skip_special_tokens: Leave special tokens out of the text.
+        guide: The form of the text; None is off. The text ends only where the form is complete, or
+            with max_tokens or a stop string, so it cannot be combined with what would leave no
+            token to choose: min_tokens, ignore_eos, bad_token_ids and allowed_token_ids.
     """
 
     max_tokens: Annotated[int, Field(ge=1)] = 128
