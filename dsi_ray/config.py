@@ -203,6 +203,8 @@ class EngineConfig(_Schema):
         algorithm: ``dsi``, ``si`` or ``non-si``.
         lookahead: Drafts in a verification task; ``auto`` follows Equation 1.
         verification: ``exact`` or ``rejection``.
+        generation_config: ``auto`` takes the sampling parameters that a request leaves out from
+            the target's generation_config.json, where it has them; ``none`` ignores the file's.
         max_model_len: Longest prompt and output together; None means the target's own limit.
         placement_strategy: Ray's strategy for the servers' bundles.
         placement_timeout_s: Seconds to wait for the devices, such as nodes that are just starting.
@@ -216,6 +218,7 @@ class EngineConfig(_Schema):
     algorithm: Algorithm = Algorithm.DSI
     lookahead: Lookahead = "auto"
     verification: Verification = Verification.EXACT
+    generation_config: Literal["auto", "none"] = "auto"
     max_model_len: Annotated[int, Field(ge=2)] | None = None
     placement_strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
     placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0

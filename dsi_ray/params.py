@@ -19,6 +19,9 @@ MAX_LOGPROBS = 20
 MAX_GUIDE = 16_384
 """Characters of a guide. It travels with every task."""
 
+RECOMMENDED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""What a checkpoint's generation_config.json may set for requests that leave it out, as in vLLM."""
+
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 _Natural = Annotated[int, Field(ge=0)]
@@ -94,7 +97,8 @@ class SamplingParams:
         seed: Of the randomness; None draws one. Greedy decoding has none.
         logprobs: How many alternatives to report at each position with the log probability of the
             chosen token; None reports nothing.
-        stop: Strings that end the text; they are not part of it.
+        stop: Strings that end the text; they are not part of it. They may name special tokens,
+            also where these are left out of the text.
         stop_token_ids: Ids that end the text; the id itself is part of the output tokens.
         ignore_eos: Go on past the model's end-of-sequence tokens.
         skip_special_tokens: Leave special tokens out of the text.

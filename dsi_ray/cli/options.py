@@ -64,6 +64,10 @@ class EngineOptions:
         Literal["exact", "rejection"] | None,
         _option("--verification", help="When a draft counts; matters where temperature is not 0."),
     ] = None
+    generation_config: Annotated[
+        Literal["auto", "none"] | None,
+        _option("--generation-config", help="Whether the target's file gives sampling defaults."),
+    ] = None
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16", "float64"] | None,
         _option("--dtype", help="Of the target and of drafters that are models."),
@@ -90,6 +94,7 @@ class EngineOptions:
             "lookahead": self.lookahead,
             "algorithm": self.algorithm,
             "verification": self.verification,
+            "generation_config": self.generation_config,
             "address": self.address,
             **more,
         }

@@ -28,19 +28,23 @@ def command(
     config = engine.load(ServingConfig, host=host, port=port, served_model_name=served_model_name)
     with contextlib.ExitStack() as server:
         with starting():
-            from dsi_ray.serving.server import running, stop_signal
+            from dsi_ray.runtime.text_facts import text_facts
+            from dsi_ray.serving.server import running, served_roster, stop_signal
 
             url = server.enter_context(running(config))
+            facts = text_facts(config, served_roster().info.target)
         # Before anybody is told that it runs, and may want to end it.
         stop = stop_signal()
         model = config.model_name
-        typer.echo(json.dumps({"url": url, "model": model}) if as_json else _hint(url, model))
+        typer.echo(
+            json.dumps({"url": url, "model": model}) if as_json else _hint(url, model, facts)
+        )
         stop.wait()
 
 
-def _hint(url: str, model: str) -> str:
+def _hint(url: str, model: str, facts: str) -> str:
     body = json.dumps({"model": model, "prompt": "def main():", "max_tokens": 64})
     return (
-        f"Serving {model} at {url}/v1 (Ctrl-C stops it). Try:\n"
+        f"Serving {model} at {url}/v1 (Ctrl-C stops it). {facts} Try:\n"
         f"  curl {url}/v1/completions -H 'Content-Type: application/json' -d {shlex.quote(body)}"
     )

@@ -55,6 +55,7 @@ class ModelInfo:
         has_logits: Whether it chooses its tokens from logits, as sampling needs.
         kv_bytes_per_token: What a token takes in the KV cache, on each device; 0 without one.
         kv_capacity: Number of tokens that the KV cache's budget holds.
+        sampling_defaults: Sampling parameters that the checkpoint recommends, by name.
     """
 
     name: str
@@ -67,6 +68,7 @@ class ModelInfo:
     has_logits: bool = True
     kv_bytes_per_token: int = 0
     kv_capacity: int = maxsize
+    sampling_defaults: tuple[tuple[str, float], ...] = ()
 
     @property
     def longest_text(self) -> int:

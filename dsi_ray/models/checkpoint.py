@@ -26,6 +26,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.models.base import ModelError
+from dsi_ray.models.completeness import refuse_incomplete, refuse_unknown_quantization
 from dsi_ray.models.device_errors import is_out_of_memory
 from dsi_ray.models.footprint import footprint, gib, remedy
 
@@ -63,7 +64,8 @@ def load_checkpoint(
         stages: Number of devices, all that torch sees, of which each gets some of the layers.
 
     Raises:
-        ModelError: It cannot be found, loaded or split, or its cache cannot be cropped.
+        ModelError: It cannot be found, loaded or split, lacks weights, or its cache cannot be
+            cropped.
     """
     disable_progress_bar()  # many servers load at once, into one log
     place = check_checkpoint(source, ranks)
@@ -74,7 +76,13 @@ def load_checkpoint(
         options["quantization_config"] = GgufConfig(dequantize=True)
     options |= _split(source, device, ranks, stages)
     with _in_one_line(source), _saying_what_fits(source, place, dtype, device):
-        model = AutoModelForCausalLM.from_pretrained(**place, **options)
+        model, loading_info = AutoModelForCausalLM.from_pretrained(
+            **place,
+            **options,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # to name them
+        )
+        refuse_incomplete(source, model, loading_info)
         model.eval().requires_grad_(False)
         return model if stages > 1 else model.to(device)
 
@@ -104,6 +112,7 @@ def check_checkpoint(source: str, ranks: int = 1) -> dict[str, Any]:
     with _in_one_line(source):
         config = AutoConfig.from_pretrained(**place)
         refuse_unsuitable(source, config)
+        refuse_unknown_quantization(source, config)
         refuse_unshardable(source, config, ranks)
     return place
 
@@ -259,12 +268,3 @@ def max_context(config: Any) -> int | None:
         # Beyond this length the rotations of all positions change, also of those that are cached.
         limit = rope.get("original_max_position_embeddings", limit)
     return limit
-
-
-def eos_ids(model: Any) -> tuple[int, ...]:
-    """Returns the ids that end a text."""
-    generation = model.generation_config
-    ids = model.config.eos_token_id if generation is None else generation.eos_token_id
-    if ids is None:
-        return ()
-    return (ids,) if isinstance(ids, int) else tuple(ids)

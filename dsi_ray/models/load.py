@@ -63,18 +63,29 @@ def follow(config: ModelConfig, role: Role, rank: int, meeting: "Meeting") -> No
 def _load_transformers(config: ModelConfig, role: Role, leader: "Leader | None") -> LanguageModel:
     # torch and transformers take seconds to import; the other models need neither.
     from dsi_ray.models.checkpoint import find_device
+    from dsi_ray.models.generation_config import find_eos_ids, find_sampling_defaults
     from dsi_ray.models.memory import kv_cache_budget
     from dsi_ray.models.transformers_model import TransformersModel
-    from dsi_ray.models.vocabulary import vocab_size
+    from dsi_ray.models.vocabulary import read_tokenizer, vocab_size
 
     device = find_device(config)
     if leader is not None:
         leader.join(device)
     source, model = _load_weights(config, role, device)
-    ids = vocab_size(source, model.get_input_embeddings().weight.shape[0])
-    tokenizer = partial(PretrainedTokenizer, source)
-    budget = partial(kv_cache_budget, config)
-    return TransformersModel(config.model, model, ids, budget, tokenizer, leader)
+    tokenizer = read_tokenizer(source)
+    rows = model.get_input_embeddings().weight.shape[0]
+    eos_ids = tuple(token for token in find_eos_ids(source, tokenizer) if token < rows)
+    return TransformersModel(
+        config.model,
+        model,
+        vocab_size(tokenizer, rows, eos_ids),
+        partial(kv_cache_budget, config),
+        partial(PretrainedTokenizer, source),
+        leader,
+        eos_ids=eos_ids,
+        # Drafters sample as their target's requests say.
+        sampling_defaults=find_sampling_defaults(source) if role is Role.TARGET else (),
+    )
 
 
 def _load_weights(config: ModelConfig, role: Role, device: "torch.device") -> tuple[str, Any]:

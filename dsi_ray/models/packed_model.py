@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import Cache
 
 from dsi_ray.models.attention import use_packed_attention
-from dsi_ray.models.blocks import BlockPool
+from dsi_ray.models.blocks import BLOCK_TOKENS, BlockPool
 from dsi_ray.models.checkpoint import max_context
 from dsi_ray.models.kv_cache import Segment
 from dsi_ray.models.packing import Stop, pack, run
@@ -73,6 +74,8 @@ class PackedModel:
         """Number of token ids that have an embedding."""
         self.max_context: int = max_context(model.config) or maxsize
         """Most tokens that it takes."""
+        self.config: Any = model.config
+        """What transformers knows of it."""
 
     @property
     def bytes_per_token(self) -> int:
@@ -83,6 +86,17 @@ class PackedModel:
     def layers(self) -> int:
         """Number of layers that have keys of their own; known after the first forward."""
         return sum(layer.is_initialized for layer in self._pools.layers)
+
+    def block(self, index: int) -> list[Tensor]:
+        """Keys and values of a block side by side, layer by layer: (heads, tokens, sizes).
+
+        Of a layer that has none of its own nothing: (0,).
+        """
+        slots = slice(index * BLOCK_TOKENS, (index + 1) * BLOCK_TOKENS)
+        return [
+            layer.pool[:, slots] if layer.is_initialized else torch.empty(0)
+            for layer in self._pools.layers
+        ]
 
     @torch.inference_mode()
     def forward(self, step: Step, stop: Stop) -> Tensor:
@@ -120,9 +134,13 @@ class PackedModel:
         return logits if self._keeps_logits else logits[keep.to(logits.device)]
 
     @torch.inference_mode()
-    def plain(self, path: tuple[int, ...]) -> Tensor:
-        """Logits of a forward of transformers' own, without a cache: (tokens, vocabulary)."""
-        logits: Tensor = self._model(input_ids=self._row(path), use_cache=False).logits
+    def plain(self, path: tuple[int, ...], cache: Cache | None = None) -> Tensor:
+        """Logits of a forward of transformers' own: (tokens, vocabulary).
+
+        ``cache`` holds what comes before; None where that is nothing.
+        """
+        output = self._model(input_ids=self._row(path), cache=cache, use_cache=cache is not None)
+        logits: Tensor = output.logits
         return logits[0]
 
     def _row(self, ids: Sequence[int]) -> Tensor:

@@ -102,6 +102,7 @@ class Packing:
     Attributes:
         order: Which segment comes first in the row, second ...
         positions: Of the tokens in the row: (1, tokens).
+        first: The first of them, where all tokens are of one session; else None.
         slots: Where their keys and values are written: (tokens,).
         groups: In the order of the row.
         wiped: Slots to clear first; None for none. What others left there is masked, but a number
@@ -113,12 +114,23 @@ class Packing:
 
     order: tuple[int, ...]
     positions: Tensor
+    first: int | None
     slots: Tensor
     groups: tuple[Group, ...]
     wiped: Tensor | None
     room: int
     stop: Stop
     copies: "dict[torch.device, Packing]" = field(default_factory=dict)
+
+    @property
+    def before(self) -> int | Tensor:
+        """What to add to the tokens' places in the row to get their positions: (tokens,).
+
+        One number where all are of one session: so many tokens are cached.
+        """
+        if self.first is not None:
+            return self.first
+        return self.positions[0] - torch.arange(self.positions.shape[1], device=self.slots.device)
 
     def on(self, device: torch.device) -> "Packing":
         """The same on the device of a layer, which need not be that of the others."""
@@ -161,6 +173,7 @@ def pack(
     return Packing(
         tuple(order),
         torch.tensor([positions], device=device),
+        positions[0] if len(segments) == 1 else None,
         torch.tensor(slots, device=device),
         tuple(groups),
         torch.tensor(wiped, device=device) if wiped else None,

@@ -52,12 +52,18 @@ class PagedLayer(CacheLayerMixin):  # type: ignore[misc]
         self.pool.index_copy_(1, packing.slots, torch.cat((key_states[0], value_states[0]), -1))
         return self.pool, self.pool
 
-    def get_seq_length(self) -> int:
-        """Nothing to tell: positions and masks are made elsewhere."""
-        return 0
+    def get_seq_length(self) -> int | Tensor:
+        """How many tokens are before the row's: some layers find their positions so.
+
+        Where sessions differ it is such a number for each token of the row. What can only use one
+        for all of them (a range, a condition) fails: it cannot be batched.
+        """
+        packing = running()
+        assert packing is not None, "a paged cache belongs to a packed forward"
+        return (packing.on(self.pool.device) if self.is_initialized else packing).before
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Nothing to tell: see `get_seq_length`."""
+        """Nothing to tell: masks are made elsewhere."""
         return query_length, 0
 
     def get_max_length(self) -> int:
@@ -70,6 +76,19 @@ class PagedCache(Cache):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__(layer_class_to_replicate=PagedLayer)
+
+    def get_seq_length(self, layer_idx: int | None = None) -> int | Tensor:
+        """What a layer asks for itself: see `PagedLayer`.
+
+        0 for the model as a whole: its positions are given, and its masks are made elsewhere.
+        """
+        if layer_idx is None:
+            return 0
+        # A layer asks before it has seen any tokens, too.
+        known = layer_idx < len(self.layers)
+        layer = self.layers[layer_idx] if known else PagedLayer()
+        length: int | Tensor = layer.get_seq_length()
+        return length
 
     @property
     def bytes_per_token(self) -> int:

@@ -1,7 +1,9 @@
 """Tokens in, text out, piece by piece; ends at stop strings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from types import MappingProxyType
 from typing import Protocol
 
 _INCOMPLETE = "\ufffd"
@@ -34,11 +36,14 @@ class Piece:
         used: How many of the pushed tokens belong to the output; fewer than were pushed only
             where a stop string ended it.
         stopped: Whether a stop string was found. It is not part of the text.
+        offsets: Where each of the used tokens begins, in characters from the first token's on. One
+            that goes on with a character begins where the character does.
     """
 
     text: str
     used: int
     stopped: bool
+    offsets: tuple[int, ...] = ()
 
 
 class TextStream:
@@ -49,25 +54,53 @@ class TextStream:
     """
 
     def __init__(
-        self, decoder: Decoder, prompt: Sequence[int] = (), stop: Sequence[str] = ()
+        self,
+        decoder: Decoder,
+        prompt: Sequence[int] = (),
+        stop: Sequence[str] = (),
+        hidden: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
-        """Starts the text that follows ``prompt``."""
+        """Starts the text that follows ``prompt``.
+
+        Args:
+            decoder: Of its tokens.
+            prompt: What comes before it.
+            stop: What ends it.
+            hidden: What tokens would read that the decoder leaves out; stop strings may name them.
+        """
         self._text = _Detokenizer(decoder, prompt)
         self._stop = _StopFinder(stop)
+        named = {token: text for token, text in hidden.items() if any(text in s for s in stop)}
+        self._hidden = named
+        self.length = 0
+        """Characters of the tokens so far; a stop string and what is held back count too."""
 
     def push(self, tokens: Sequence[int]) -> Piece:
         """Takes the next tokens. After a stop string nothing more may be pushed."""
         text = ""
+        offsets = []
         for used, token in enumerate(tokens, start=1):
-            new, stopped = self._stop.push(self._text.push(token))
+            offsets.append(self.length)
+            new, stopped = self._push(token)
             text += new
             if stopped:
-                return Piece(text, used, stopped=True)
-        return Piece(text, len(tokens), stopped=False)
+                return Piece(text, used, True, tuple(offsets))
+        return Piece(text, len(tokens), False, tuple(offsets))
+
+    def _push(self, token: int) -> tuple[str, bool]:
+        new = self._text.push(token)
+        self.length += len(new)
+        text, stopped = self._stop.push(new)
+        if not stopped and token in self._hidden:
+            more, stopped = self._stop.push(self._hidden[token], hidden=True)
+            text += more
+        return text, stopped
 
     def finish(self) -> Piece:
         """Returns what was held back; the last bytes may complete a stop string."""
-        text, stopped = self._stop.push(self._text.flush())
+        rest = self._text.flush()
+        self.length += len(rest)
+        text, stopped = self._stop.push(rest)
         return Piece(text if stopped else text + self._stop.flush(), 0, stopped)
 
 
@@ -154,21 +187,25 @@ class _StopFinder:
     def __init__(self, stop: Sequence[str]) -> None:
         self._stop = stop
         self._held = ""
+        self._shown: list[bool] = []
+        """Which of its characters are text; the others are only compared."""
 
-    def push(self, text: str) -> tuple[str, bool]:
+    def push(self, text: str, *, hidden: bool = False) -> tuple[str, bool]:
         """Returns the text that is safe to pass on and whether a stop string ended it."""
-        text = self._held + text
-        found = [at for stop in self._stop if (at := text.find(stop)) >= 0]
+        self._held += text
+        self._shown += [not hidden] * len(text)
+        found = [at for stop in self._stop if (at := self._held.find(stop)) >= 0]
         if found:
-            self._held = ""
-            return text[: min(found)], True
-        safe = len(text) - self._beginning_of_stop(text)
-        self._held = text[safe:]
-        return text[:safe], False
+            return self._take(min(found)), True
+        return self._take(len(self._held) - self._beginning_of_stop(self._held)), False
 
     def flush(self) -> str:
         """Returns what is held back."""
-        text, self._held = self._held, ""
+        return self._take(len(self._held))
+
+    def _take(self, length: int) -> str:
+        text = "".join(compress(self._held[:length], self._shown))
+        self._held, self._shown = self._held[length:], self._shown[length:]
         return text
 
     def _beginning_of_stop(self, text: str) -> int:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import ModelError
+from dsi_ray.models.text_stream import TextStream
 from dsi_ray.models.token_bytes import TokenBytes
+from dsi_ray.params import SamplingParams
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,6 +38,10 @@ class Tokenizer(Protocol):
     def special_ids(self) -> frozenset[int]:
         """The tokens that are not text."""
 
+    @property
+    def special_texts(self) -> Mapping[int, str]:
+        """How those read where they are shown; constant."""
+
     def render_chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
         """Returns the conversation as the model's chat template writes it.
 
@@ -57,6 +63,14 @@ class Verbatim:
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids."""
         return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def text_after(tokenizer: Tokenizer, prompt: Sequence[int], params: SamplingParams) -> TextStream:
+    """Returns the text that follows ``prompt``, as a request wants it."""
+    if not params.skip_special_tokens:
+        return TextStream(Verbatim(tokenizer), prompt, params.stop)
+    hidden = tokenizer.special_texts if params.stop else {}
+    return TextStream(tokenizer, prompt, params.stop, hidden)
 
 
 def load_tokenizer(target: ModelConfig) -> Tokenizer:
@@ -108,6 +122,12 @@ class PretrainedTokenizer:
         added = self._tokenizer.added_tokens_decoder.items()
         special = (token for token, content in added if content.special)
         return frozenset((*self._tokenizer.all_special_ids, *special))
+
+    @cached_property
+    def special_texts(self) -> Mapping[int, str]:
+        """How those read where they are shown; constant."""
+        texts = ((token, self.token_bytes(token).decode()) for token in self.special_ids)
+        return {token: text for token, text in texts if text}
 
     def render_chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
         """Returns the conversation as the model's chat template writes it.
@@ -163,6 +183,11 @@ class SimulatedTokenizer:
     def special_ids(self) -> frozenset[int]:
         """None."""
         return frozenset()
+
+    @property
+    def special_texts(self) -> Mapping[int, str]:
+        """None."""
+        return {}
 
     def render_chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
         """Returns the messages' texts, one after the other."""

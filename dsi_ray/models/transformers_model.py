@@ -19,7 +19,6 @@ from dsi_ray.models.base import (
     NoRoom,
 )
 from dsi_ray.models.blocks import BLOCK_TOKENS
-from dsi_ray.models.checkpoint import eos_ids
 from dsi_ray.models.device_errors import is_device_lost, is_out_of_memory, loud_if_lost
 from dsi_ray.models.guided.guides import Guides
 from dsi_ray.models.kv_cache import KVCache, Segment
@@ -56,6 +55,9 @@ class TransformersModel:
         kv_cache_bytes: int | Callable[[PackedModel], int],
         load_tokenizer: Callable[[], Tokenizer] | None = None,
         leader: Leader | None = None,
+        *,
+        eos_ids: tuple[int, ...] = (),
+        sampling_defaults: tuple[tuple[str, float], ...] = (),
     ) -> None:
         """Takes a loaded model and tries whether sessions can be computed together.
 
@@ -70,6 +72,8 @@ class TransformersModel:
             load_tokenizer: Called for the first guided request; without it, and if it raises
                 ModelError, guides are ignored, as only a drafter may.
             leader: Of the processes that hold the model's other shards, if it has any.
+            eos_ids: As in `ModelInfo`.
+            sampling_defaults: As in `ModelInfo`.
 
         Raises:
             ModelError: A batch, or taking back a rejected draft, changes what the model says; or
@@ -99,12 +103,13 @@ class TransformersModel:
             name=name,
             vocab_size=vocab_size,
             max_context=packed.max_context,
-            eos_ids=eos_ids(model),
+            eos_ids=eos_ids,
             parameters=sum(weights.numel() for weights in model.parameters()),
             dtype=str(embeddings.dtype).removeprefix("torch."),
             device=str(embeddings.device),
             kv_bytes_per_token=packed.bytes_per_token,
             kv_capacity=self._cache.pool.capacity * BLOCK_TOKENS,
+            sampling_defaults=sampling_defaults,
         )
         self._guides = Guides(load_tokenizer, vocab_size)
         self._computed = self._reused = self._shared = 0

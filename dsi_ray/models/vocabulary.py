@@ -1,10 +1,15 @@
 """The ids that a tokenizer knows, and whether target and drafter mean the same by them."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def checkpoint_source(config: ModelConfig, role: Role) -> str | None:
@@ -18,43 +23,43 @@ def checkpoint_source(config: ModelConfig, role: Role) -> str | None:
     return config.model
 
 
-def token_ids(source: str) -> dict[str, int]:
-    """Returns each token's id, added tokens included; empty if ``source`` has no tokenizer.
+def read_tokenizer(source: str) -> "PreTrainedTokenizerBase | None":
+    """Returns the tokenizer of transformers; None if ``source`` has none.
+
+    A file of it alone does not tell: ``tokenizer_config.json`` may add tokens to those of
+    ``tokenizer.json``.
 
     Raises:
         ModelError: There is no such path.
     """
-    file = Path(source).expanduser() / "tokenizer.json"
-    if file.is_file():
-        from tokenizers import Tokenizer
-
-        return dict(Tokenizer.from_file(str(file)).get_vocab(with_added_tokens=True))
-    if Path(source).expanduser().is_dir() and not _has_tokenizer(Path(source).expanduser()):
-        # transformers would make one up from the configuration's defaults.
-        return {}
-    # Those who host or call groups have no other use for torch, which takes seconds to import.
+    # Callers of simulated models have no use for these, which take seconds to import.
     from transformers import AutoTokenizer
 
     from dsi_ray.models.checkpoint import locate
 
     place = locate(source)
+    folder = Path(source).expanduser()
+    if folder.is_dir() and not _has_tokenizer(folder):
+        # transformers would make one up from the configuration's defaults.
+        return None
     try:
-        return dict(AutoTokenizer.from_pretrained(**place).get_vocab())
+        return AutoTokenizer.from_pretrained(**place)
     # transformers raises many kinds for a checkpoint that holds no tokenizer.
     except Exception:
-        return {}
+        return None
 
 
 def _has_tokenizer(folder: Path) -> bool:
     return any(folder.glob("tokenizer*")) or any(folder.glob("vocab.*"))
 
 
-def vocab_size(source: str, rows: int) -> int:
-    """Returns how many of a model's ``rows`` of logits stand for tokens; the rest is padding."""
-    # Reading a GGUF file's tokenizer takes seconds, and such a file is not padded.
-    if source.endswith(".gguf"):
-        return rows
-    return min(rows, 1 + max(token_ids(source).values(), default=rows))
+def vocab_size(tokenizer: Any | None, rows: int, eos_ids: Iterable[int] = ()) -> int:
+    """Returns how many of a model's ``rows`` of logits stand for tokens; the rest is padding.
+
+    What ends a text does, also where the tokenizer does not know it.
+    """
+    known = () if tokenizer is None else tokenizer.get_vocab().values()
+    return min(rows, 1 + max((*known, *eos_ids))) if known else rows
 
 
 def check_vocabularies(target: ModelConfig, drafter: ModelConfig) -> None:
@@ -68,7 +73,7 @@ def check_vocabularies(target: ModelConfig, drafter: ModelConfig) -> None:
     sources = checkpoint_source(target, Role.TARGET), checkpoint_source(drafter, Role.DRAFTER)
     if None in sources or sources[0] == sources[1]:
         return
-    theirs, ours = ({i: token for token, i in token_ids(str(s)).items()} for s in sources)
+    theirs, ours = (_tokens(read_tokenizer(str(source))) for source in sources)
     for token_id in sorted(theirs.keys() & ours.keys()):
         if theirs[token_id] != ours[token_id]:
             raise ModelError(
@@ -76,3 +81,8 @@ def check_vocabularies(target: ModelConfig, drafter: ModelConfig) -> None:
                 f"{ours[token_id]!r} in one and {theirs[token_id]!r} in the other; choose a "
                 "drafter with the target's tokenizer"
             )
+
+
+def _tokens(tokenizer: Any | None) -> dict[int, str]:
+    vocabulary = {} if tokenizer is None else tokenizer.get_vocab()
+    return {token_id: token for token, token_id in vocabulary.items()}

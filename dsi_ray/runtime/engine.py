@@ -13,7 +13,7 @@ from dsi_ray.config import EngineConfig
 from dsi_ray.models.base import ModelInfo, Sampling
 from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
 from dsi_ray.models.text_stream import TextStream
-from dsi_ray.models.tokenizer import Tokenizer, Verbatim, load_tokenizer
+from dsi_ray.models.tokenizer import Tokenizer, load_tokenizer, text_after
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
 from dsi_ray.runtime.errors import RequestError
@@ -22,6 +22,7 @@ from dsi_ray.runtime.groups import Groups
 from dsi_ray.runtime.host import hosted
 from dsi_ray.runtime.reply import Reply, complete
 from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation
+from dsi_ray.runtime.text_facts import sampling_defaults
 from dsi_ray.runtime.trace.spans import Trace
 
 
@@ -40,12 +41,15 @@ class Engine:
         config: What it was made of.
         tokenizer: The target's.
         target: Facts about the target model.
+        sampling_defaults: Sampling parameters of requests that do not name them, from the
+            target's generation_config.json; empty where that is off.
         max_model_len: Most tokens of prompt and output together.
         kv_capacity: Tokens that the KV caches of all target servers hold. With many requests each
             lives on one server; few take more, for they are on several.
 
     Raises:
-        ConfigError: The cluster has not the devices that the configuration asks for.
+        ConfigError: The cluster has not the devices that the configuration asks for, or the
+            target's generation_config.json asks for what cannot be.
         ModelError: A model cannot be used.
     """
 
@@ -56,6 +60,7 @@ class Engine:
         self._groups = groups or self._host.enter_context(hosted(config))
         info = self._groups.info
         self.target: ModelInfo = info.target
+        self.sampling_defaults = sampling_defaults(config, info.target)
         self.max_model_len = min(info.max_context, config.max_model_len or info.max_context)
         servers = config.sp_degree * config.num_groups
         self.kv_capacity = min(self.target.kv_capacity * servers, sys.maxsize)
@@ -87,12 +92,14 @@ class Engine:
     ) -> Completion:
         """Generates a whole completion and returns it.
 
+        Without ``params`` it is greedy, or as ``sampling_defaults`` say.
+
         Raises:
             RequestError: The request cannot be served as asked.
             GroupLost: The group that had it was lost: another try may succeed.
             EngineError: A server failed.
         """
-        generation = self._generation(prompt, params or SamplingParams(), decoding)
+        generation = self._generation(prompt, params, decoding)
         if generation.params.stop:
             return asyncio.run(self._gather(generation))
         with self._lend(generation) as group:
@@ -108,14 +115,15 @@ class Engine:
     ) -> AsyncGenerator[Chunk, None]:
         """Yields text as its tokens are committed. Closing it ends the request everywhere.
 
-        ``request_id`` names the request for :meth:`trace`; it must be unique.
+        Without ``params`` it is greedy, or as ``sampling_defaults`` say. ``request_id`` names the
+        request for :meth:`trace`; it must be unique.
 
         Raises:
             RequestError: The request cannot be served as asked.
             GroupLost: The group that had it was lost: another try may succeed.
             EngineError: A server failed.
         """
-        generation = self._generation(prompt, params or SamplingParams(), decoding, request_id)
+        generation = self._generation(prompt, params, decoding, request_id)
         # Not an `async for` over the other generator: closing this one has to close that one.
         async with contextlib.aclosing(self._stream(generation)) as chunks:
             async for chunk in chunks:
@@ -148,10 +156,11 @@ class Engine:
     def _generation(
         self,
         prompt: str | Sequence[int],
-        params: SamplingParams,
+        params: SamplingParams | None,
         decoding: Decoding | None,
         request_id: str | None = None,
     ) -> Generation:
+        params = params or SamplingParams(**self.sampling_defaults)
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         self.check(tokens, params)
         eos = () if params.ignore_eos else self.target.eos_ids
@@ -165,9 +174,7 @@ class Engine:
         )
 
     def _text(self, generation: Generation) -> TextStream:
-        params = generation.params
-        decoder = self.tokenizer if params.skip_special_tokens else Verbatim(self.tokenizer)
-        return TextStream(decoder, generation.prompt, params.stop)
+        return text_after(self.tokenizer, generation.prompt, generation.params)
 
     async def _gather(self, generation: Generation) -> Completion:
         async with contextlib.aclosing(self._stream(generation)) as chunks:

@@ -15,6 +15,7 @@ from dsi_ray.runtime.coordinator import GroupInfo
 from dsi_ray.runtime.hosted_group import HostedGroup
 from dsi_ray.runtime.placement import on_devices
 from dsi_ray.runtime.roster import Roster, Standing
+from dsi_ray.runtime.text_facts import text_facts
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -32,7 +33,8 @@ class Keeper:
         config: What they are made of.
 
     Raises:
-        ConfigError: The cluster has not the devices.
+        ConfigError: The cluster has not the devices, or the target's generation_config.json asks
+            for what cannot be.
         ModelError: A model cannot be used.
         EngineError: A server failed.
     """
@@ -51,6 +53,7 @@ class Keeper:
         self._groups = [HostedGroup(config, index) for index in range(config.num_groups)]
         try:
             infos: list[GroupInfo] = [group.load() for group in self._groups]
+            _LOGGER.info(text_facts(config, infos[0].target))
         except BaseException:
             self.close()
             raise

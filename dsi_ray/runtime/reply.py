@@ -27,14 +27,15 @@ class Reply:
             return [Chunk("", (), FinishReason.STOP, self._usage(new.stats))] if last else []
         piece = self._read(new)
         tokens = new.tokens[: piece.used] if piece.stopped else new.tokens
-        logprobs = new.logprobs[: len(tokens)]
+        logprobs, offsets = new.logprobs[: len(tokens)], piece.offsets[: len(tokens)]
         self._used += len(tokens)
         finish = FinishReason.STOP if piece.stopped else new.finish_reason
         self.over = finish is not None
         if new.finish_reason is None:
             # The reason to finish comes with the figures, in the last chunk.
-            return [Chunk(piece.text, tokens, logprobs=logprobs)]
-        return [Chunk(piece.text, tokens, finish, self._usage(new.stats), logprobs)]
+            return [Chunk(piece.text, tokens, None, None, logprobs, offsets)]
+        stats = self._usage(new.stats)
+        return [Chunk(piece.text, tokens, finish, stats, logprobs, offsets)]
 
     def _read(self, new: TokenChunk) -> Piece:
         ends_with_stop_id = new.finish_reason is FinishReason.STOP
@@ -42,7 +43,8 @@ class Reply:
         if piece.stopped or new.finish_reason is None:
             return piece
         rest = self._text.finish()
-        return Piece(piece.text + rest.text, piece.used, rest.stopped)
+        offsets = piece.offsets + (self._text.length,) * ends_with_stop_id
+        return Piece(piece.text + rest.text, piece.used, rest.stopped, offsets)
 
     def _usage(self, stats: RequestStats | None) -> RequestStats | None:
         """Counts the tokens that the client got, not those past a stop string."""

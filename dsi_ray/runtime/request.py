@@ -144,7 +144,8 @@ def join(chunks: Sequence[TokenChunk]) -> TokenChunk:
 class Chunk:
     """New text and the tokens behind it; ``finish_reason`` and ``stats`` come with the last.
 
-    ``logprobs`` has one entry for each token where the request asks for them, else none.
+    ``logprobs`` has one entry for each token where the request asks for them, else none;
+    ``offsets`` says where each token begins in the whole text, in characters.
     """
 
     text: str
@@ -152,6 +153,7 @@ class Chunk:
     finish_reason: FinishReason | None = None
     stats: RequestStats | None = None
     logprobs: tuple[TokenLogprobs, ...] = ()
+    offsets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

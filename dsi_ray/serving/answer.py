@@ -50,6 +50,7 @@ def _join(chunks: Sequence[Chunk]) -> Chunk:
         chunks[-1].finish_reason,
         chunks[-1].stats,
         tuple(entry for chunk in chunks for entry in chunk.logprobs),
+        tuple(offset for chunk in chunks for offset in chunk.offsets),
     )
 
 

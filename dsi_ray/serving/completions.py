@@ -8,7 +8,7 @@ from dsi_ray.models.tokenizer import Tokenizer
 from dsi_ray.runtime.request import Chunk
 from dsi_ray.serving.answer import respond
 from dsi_ray.serving.generations import Generations
-from dsi_ray.serving.logprobs import TextOffsets, completion_logprobs
+from dsi_ray.serving.logprobs import completion_logprobs
 from dsi_ray.serving.schema.answers import AnyAnswer, Metrics, Usage
 from dsi_ray.serving.schema.completions import Completion, CompletionChoice, CompletionRequest
 from dsi_ray.serving.service import Service
@@ -48,7 +48,6 @@ class _CompletionWriter:
         self._prompts = prompts
         self._tokenizer = tokenizer
         self._head = top
-        self._offsets: dict[int, TextOffsets] = {}
 
     def opening(self, index: int) -> CompletionChoice | None:
         """The prompt, where it is asked for."""
@@ -59,11 +58,10 @@ class _CompletionWriter:
 
     def news(self, index: int, chunk: Chunk) -> CompletionChoice:
         """New text."""
-        offsets = self._offsets.setdefault(index, TextOffsets(self._tokenizer))
         return CompletionChoice(
             index=index,
             text=chunk.text,
-            logprobs=completion_logprobs(self._tokenizer, chunk, offsets),
+            logprobs=completion_logprobs(self._tokenizer, chunk),
             token_ids=list(chunk.tokens) if self._request.return_token_ids else None,
         )
 

@@ -74,7 +74,8 @@ class Generations:
         engine = service.engine
         # What a target without logits takes when nothing is said has to be something it can do.
         temperature = 1.0 if engine.target.has_logits else 0.0
-        params = request.params(max(max_tokens, 1), temperature)
+        defaults = {"temperature": temperature, **engine.sampling_defaults}
+        params = request.params(max(max_tokens, 1), defaults)
         for prompt in prompts:
             _check(service, request, prompt, params)
         choices = [prompt for prompt in prompts for _ in range(request.choices)]

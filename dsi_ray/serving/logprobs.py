@@ -1,6 +1,5 @@
 """Log probabilities in OpenAI's two shapes."""
 
-import codecs
 from collections.abc import Sequence
 
 from dsi_ray.core.messages import TokenLogprobs
@@ -13,27 +12,7 @@ _FLOOR = -9999.0
 """JSON has no infinity; vLLM's number for it."""
 
 
-class TextOffsets:
-    """Where tokens begin in the text of one choice.
-
-    A token that goes on with a character begun by another one begins where the character does.
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._length = 0
-
-    def next(self, token: int) -> int:
-        """Returns where ``token`` begins, in characters."""
-        offset = self._length
-        self._length += len(self._decoder.decode(self._tokenizer.token_bytes(token)))
-        return offset
-
-
-def completion_logprobs(
-    tokenizer: Tokenizer, chunk: Chunk, offsets: TextOffsets
-) -> CompletionLogprobs | None:
+def completion_logprobs(tokenizer: Tokenizer, chunk: Chunk) -> CompletionLogprobs | None:
     """Returns those of a chunk's tokens; None where the request did not ask for any."""
     if not chunk.logprobs:
         return None
@@ -41,11 +20,8 @@ def completion_logprobs(
     return CompletionLogprobs(
         tokens=[_name(tokenizer, token) for token, _ in entries],
         token_logprobs=[_finite(of.logprob) for _, of in entries],
-        top_logprobs=[
-            {_name(tokenizer, other): _finite(logprob) for other, logprob in _all(token, of)}
-            for token, of in entries
-        ],
-        text_offset=[offsets.next(token) for token, _ in entries],
+        top_logprobs=[_by_name(tokenizer, _all(token, of)) for token, of in entries],
+        text_offset=list(chunk.offsets),
     )
 
 
@@ -78,8 +54,17 @@ def _entry(tokenizer: Tokenizer, token: int, logprob: float) -> TokenLogprob:
     )
 
 
+def _by_name(tokenizer: Tokenizer, entries: Sequence[tuple[int, float]]) -> dict[str, float]:
+    """Of tokens that read alike, such as a letter and the byte piece for it, the likeliest."""
+    named: dict[str, float] = {}
+    for token, logprob in entries:
+        name = _name(tokenizer, token)
+        named[name] = max(named.get(name, _FLOOR), logprob)
+    return named
+
+
 def _name(tokenizer: Tokenizer, token: int) -> str:
-    """A token as text that no other token has, since it is the key of a mapping."""
+    """A token as text, so that half characters are not all alike."""
     raw = tokenizer.token_bytes(token)
     return _text(raw) or f"bytes:{_escaped(raw)}"
 

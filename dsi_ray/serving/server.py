@@ -16,7 +16,8 @@ from ray import serve
 from dsi_ray.config import ConfigError
 from dsi_ray.runtime.cluster import connect
 from dsi_ray.runtime.errors import EngineError
-from dsi_ray.serving.app import APP_NAME, build_app
+from dsi_ray.runtime.roster import Roster
+from dsi_ray.serving.app import APP_NAME, HOST_NAME, build_app
 from dsi_ray.serving.config import ServingConfig
 
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+Error)(?:\(\w+\))?: (.+)$", re.MULTILINE)
@@ -45,6 +46,13 @@ def running(config: ServingConfig) -> Iterator[str]:
         _withdraw()
         if owns_ray:
             ray.shutdown()
+
+
+def served_roster() -> Roster:
+    """How the groups stand that :func:`running` serves."""
+    host = serve.get_deployment_handle(HOST_NAME, APP_NAME)
+    roster: Roster = host.roster.remote().result()
+    return roster
 
 
 def stop_signal() -> threading.Event:

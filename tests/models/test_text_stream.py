@@ -262,3 +262,57 @@ def test_characters_cut_by_every_token_come_out_at_once() -> None:
         text += stream.push([token]).text
         whole = BYTE_LEVEL.decode(tokens[: number + 1])
         assert text == whole.rstrip("\ufffd")
+
+
+END, END_TEXT = BYTE_LEVEL.backend.token_to_id("<|end|>"), "<|end|>"
+LETTERS = [BYTE_LEVEL.encode(letter)[0] for letter in "ab<|"]
+endings = st.lists(
+    st.sampled_from([END_TEXT, f"a{END_TEXT}", f"{END_TEXT}b", f"{END_TEXT}{END_TEXT}", "ab", "<"]),
+    max_size=3,
+)
+
+
+@given(st.lists(st.sampled_from([END, *LETTERS])), endings, st.integers())
+def test_stop_strings_may_name_tokens_that_are_hidden(
+    tokens: list[int], stop: list[str], seed: int
+) -> None:
+    stream = TextStream(BYTE_LEVEL, stop=stop, hidden={END: END_TEXT})
+    text, used, stopped = run(stream, blocks(tokens, seed))
+    is_named = any(END_TEXT in s for s in stop)
+    shown = [BYTE_LEVEL.decode([t]) or (END_TEXT if is_named else "") for t in tokens]
+    ends = [at + len(s) for s in stop if (at := "".join(shown).find(s)) >= 0]
+    begins = [at for s in stop if (at := "".join(shown[:used]).find(s)) >= 0]
+    assert stopped == bool(ends)
+    if not stopped:
+        assert (text, used) == (BYTE_LEVEL.decode(tokens), len(tokens))
+        return
+    assert len("".join(shown[: used - 1])) < min(ends) <= len("".join(shown[:used]))
+    before = "".join(shown)[: min(begins)]
+    assert text == before.replace(END_TEXT, "")
+
+
+@given(st.lists(st.sampled_from(FALLBACK.ids("<s>", "▁Hello", "▁", "x"))), st.integers())
+def test_offsets_are_where_the_text_is(tokens: list[int], seed: int) -> None:
+    stream = TextStream(FALLBACK)
+    offsets = [o for block in blocks(tokens, seed) for o in stream.push(block).offsets]
+    # The first word comes without its space, and special tokens have no text.
+    assert offsets == [len(FALLBACK.decode(tokens[:i])) for i in range(len(tokens))]
+
+
+def test_all_tokens_of_a_character_begin_where_it_does() -> None:
+    stream = TextStream(FALLBACK)
+    assert stream.push([*FALLBACK.ids("x"), *FALLBACK.utf8("🙂"), *FALLBACK.ids("x")]).offsets == (
+        0,
+        1,
+        1,
+        1,
+        1,
+        2,
+    )
+
+
+def test_what_is_held_back_counts() -> None:
+    stream = TextStream(BYTE_LEVEL, stop=["abc"])
+    assert stream.push(BYTE_LEVEL.encode("a")).text == ""
+    piece = stream.push(BYTE_LEVEL.encode("x"))
+    assert (piece.text, piece.offsets) == ("ax", (1,))

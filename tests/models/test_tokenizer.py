@@ -16,7 +16,9 @@ from dsi_ray.models.tokenizer import (
     Verbatim,
     load_tokenizer,
     split_digits,
+    text_after,
 )
+from dsi_ray.params import SamplingParams
 
 
 def test_demo_round_trip() -> None:
@@ -117,6 +119,25 @@ def test_special_tokens_are_shown_where_asked() -> None:
     ids = [0, *tokenizer.encode("def")]
     assert tokenizer.decode(ids) == "def"
     assert Verbatim(tokenizer).decode(ids) == "<|endoftext|>def"
+
+
+@pytest.mark.parametrize("skip", [True, False])
+@pytest.mark.parametrize("stop", ["<|endoftext|>", "f<|endoftext|>", "<|endoftext|><|user|>"])
+def test_a_stop_string_may_be_a_special_token(stop: str, skip: bool) -> None:
+    tokenizer = load_tokenizer(ModelConfig(model="demo"))
+    tokens = tokenizer.encode("def<|endoftext|><|user|> more", add_special_tokens=False)
+    params = SamplingParams(stop=(stop,), skip_special_tokens=skip)
+    piece = text_after(tokenizer, tokens[:1], params).push(tokens)
+    verbatim = tokenizer.decode(tokens, skip_special_tokens=False)
+    shown = verbatim[: verbatim.index(stop)]
+    assert (piece.text, piece.stopped) == (shown, True)
+
+
+def test_a_part_of_a_hidden_token_ends_nothing() -> None:
+    tokenizer = load_tokenizer(ModelConfig(model="demo"))
+    tokens = tokenizer.encode("def<|user|> more", add_special_tokens=False)
+    piece = text_after(tokenizer, (), SamplingParams(stop=("|user",))).push(tokens)
+    assert (piece.text, piece.stopped) == ("def more", False)
 
 
 def test_simulated_chat() -> None:

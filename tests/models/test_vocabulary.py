@@ -1,5 +1,6 @@
 """Which tokenizers match, and how many ids are real."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,22 @@ from dsi_ray import demo
 from dsi_ray.config import ModelConfig, Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.vocabulary import check_vocabularies, checkpoint_source, token_ids, vocab_size
+from dsi_ray.models.vocabulary import (
+    check_vocabularies,
+    checkpoint_source,
+    read_tokenizer,
+    vocab_size,
+)
 
 WORDS = {"a": 0, "b": 1, "c": 2, "d": 3}
 LOOKUP = ModelConfig(model="lookup")
 SIMULATED = ModelConfig(model="simulated", simulation=Simulation(tpot_ms=1))
+
+
+def token_ids(source: str) -> dict[str, int]:
+    """Each token's id; empty without a tokenizer."""
+    tokenizer = read_tokenizer(source)
+    return {} if tokenizer is None else tokenizer.get_vocab()
 
 
 def save(folder: Path, words: dict[str, int], special: tuple[str, ...] = ()) -> ModelConfig:
@@ -42,14 +54,27 @@ def test_a_tokenizer_without_a_fast_file_is_left_to_transformers(
 
 def test_without_a_tokenizer_every_row_is_real(tmp_path: Path) -> None:
     assert token_ids(str(tmp_path)) == {}
-    assert vocab_size(str(tmp_path), 64) == 64
-    assert vocab_size("model.gguf", 64) == 64
+    assert vocab_size(read_tokenizer(str(tmp_path)), 64) == 64
+    assert vocab_size(None, 64, eos_ids=(5,)) == 64
 
 
 def test_rows_beyond_the_tokenizer_are_padding(tmp_path: Path) -> None:
     model = save(tmp_path / "m", WORDS, ("<end>",))
-    assert vocab_size(model.model, 64) == 5
-    assert vocab_size(model.model, 3) == 3
+    tokenizer = read_tokenizer(model.model)
+    assert vocab_size(tokenizer, 64) == 5
+    assert vocab_size(tokenizer, 3) == 3
+    assert vocab_size(tokenizer, 64, eos_ids=(2,)) == 5
+    assert vocab_size(tokenizer, 64, eos_ids=(2, 7)) == 8
+
+
+def test_tokens_that_only_the_tokenizers_configuration_knows_count(tmp_path: Path) -> None:
+    target, drafter = save(tmp_path / "t", WORDS), save(tmp_path / "d", WORDS)
+    for model, end in ((target, "<end>"), (drafter, "<stop>")):
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": end}
+        (Path(model.model) / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert token_ids(target.model) == {**WORDS, "<end>": 4}
+    with pytest.raises(ModelError, match="token 4 is '<stop>' in one and '<end>' in the other"):
+        check_vocabularies(target, drafter)
 
 
 @pytest.mark.parametrize("special", [(), ("<pad>",), ("<pad>", "<other>")])

@@ -14,7 +14,9 @@ from transformers import (
     Gemma3TextConfig,
     GPT2Config,
     GPTNeoXConfig,
+    Llama4TextConfig,
     LlamaConfig,
+    Ministral3Config,
     MistralConfig,
     PreTrainedConfig,
     Qwen3Config,
@@ -51,6 +53,26 @@ CONFIGS: dict[str, PreTrainedConfig] = {
     "gemma2": Gemma2Config(**_SHAPE, sliding_window=WINDOW, layer_types=_LAYER_TYPES),
     "gemma3": Gemma3TextConfig(**_SHAPE, sliding_window=WINDOW, layer_types=_LAYER_TYPES),
     "qwen3": Qwen3Config(**_SHAPE),
+    "llama4": Llama4TextConfig(
+        **_SHAPE,
+        intermediate_size_mlp=24,
+        num_local_experts=2,
+        moe_layers=[1],
+        no_rope_layers=[1, 0, 1],
+        attention_chunk_size=8,
+        floor_scale=4,
+        attn_scale=0.5,
+        attn_temperature_tuning=True,
+    ),
+    "ministral3": Ministral3Config(
+        **_SHAPE,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "llama_4_scaling_beta": 0.5,
+            "original_max_position_embeddings": 8,
+        },
+    ),
     "gpt2": GPT2Config(
         vocab_size=VOCAB,
         n_embd=16,
@@ -100,7 +122,7 @@ def stopped_at(kind: str, layer: int, device: str = "cpu") -> Iterator[threading
 
 def serve(kind: str, device: str = "cpu", kv_cache_bytes: int = 2**30) -> TransformersModel:
     """Returns a served model with an empty cache."""
-    return TransformersModel(kind, served_model(kind, device), VOCAB, kv_cache_bytes)
+    return TransformersModel(kind, served_model(kind, device), VOCAB, kv_cache_bytes, eos_ids=(0,))
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import GPT2Config
 
 from dsi_ray.config import EngineConfig, ModelConfig
 from dsi_ray.models.footprint import Footprint
@@ -18,7 +19,7 @@ from dsi_ray.runtime.doctor.memory import check_fit, check_gpu_memory
 from dsi_ray.runtime.doctor.models import check_models
 from dsi_ray.runtime.placement import on_devices
 
-from .conftest import random_model
+from .conftest import EOS, random_model
 
 
 def config(**settings: object) -> EngineConfig:
@@ -86,9 +87,32 @@ def test_a_drafter_with_other_tokens(model_folder: Path, tmp_path: Path) -> None
     words = (model_folder / "target" / "tokenizer.json").read_text()
     (tmp_path / "tokenizer.json").write_text(words.replace('"t5": 5', '"other": 5', 1))
     pair = config(target=str(model_folder / "target"), drafters=[str(tmp_path)])
-    target, drafter = check_models(pair)
+    target, *_, drafter = check_models(pair)
     check(target, State.OK)
     check(drafter, State.FAILED, "token 5", "choose a drafter")
+
+
+def test_where_texts_end_and_how_they_are_sampled(tmp_path: Path) -> None:
+    random_model(seed=1, layers=1).save_pretrained(tmp_path)
+    settings = {"target": str(tmp_path), "drafters": ["lookup"]}
+    told = {one.check: one for one in check_models(config(**settings))}
+    check(told["end of text"], State.OK, f"{EOS}", "config.json", "generation_config.json")
+    assert "sampling" not in told
+    advice = '{"temperature": 0.6, "eos_token_id": [3]}'
+    (tmp_path / "generation_config.json").write_text(advice)
+    for option, says in (("auto", "is temperature 0.6"), ("none", "is not temperature 0.6")):
+        told = {
+            found.check: found
+            for found in check_models(config(**settings, generation_config=option))
+        }
+        check(told["sampling"], State.OK, says)
+        check(told["end of text"], State.OK, "3 (generation_config.json)")
+
+
+def test_texts_that_never_end_are_worth_a_warning(tmp_path: Path) -> None:
+    GPT2Config(vocab_size=8, n_layer=1, eos_token_id=None).save_pretrained(tmp_path)
+    _, ends, _ = check_models(config(target=str(tmp_path), drafters=["lookup"]))
+    check(ends, State.WARNING, "none", "max_tokens")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

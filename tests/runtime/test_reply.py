@@ -1,6 +1,9 @@
 """From committed tokens to chunks: log probabilities stay with their tokens."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
 
 from dsi_ray.core.messages import FinishReason, TokenLogprobs
 from dsi_ray.models.text_stream import TextStream
@@ -48,3 +51,13 @@ def test_bug_7_none_are_left_of_what_a_stop_string_cuts_off() -> None:
 def test_whole_answers_are_joined_in_order() -> None:
     whole = join([chunk(1, 2), chunk(3, last=True)])
     assert whole == TokenChunk((1, 2, 3), FinishReason.LENGTH, STATS, entries(1, 2, 3))
+
+
+@pytest.mark.parametrize("stop", [(), ("cd",), ("zz",)])
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.STOP])
+def test_each_token_has_an_offset(stop: tuple[str, ...], reason: FinishReason) -> None:
+    reply = Reply(TextStream(Letters(), stop=stop))
+    last = replace(chunk(3, 4), finish_reason=reason, stats=STATS)
+    chunks = [*reply.push(chunk(1, 2)), *reply.push(last)]
+    assert [len(c.offsets) for c in chunks] == [len(c.tokens) for c in chunks]
+    assert [o for c in chunks for o in c.offsets] == list(range(sum(len(c.tokens) for c in chunks)))

@@ -112,7 +112,8 @@ class TokenLogprob(BaseModel):
     Attributes:
         token: As text; half a character is written ``\\xf0\\x9f``.
         logprob: Its log probability.
-        bytes: What it adds to the text, in UTF-8.
+        bytes: What it stands for, in UTF-8: its part of the text, maybe half a character; of a
+            special token its name. Two tokens may have the same.
     """
 
     token: str

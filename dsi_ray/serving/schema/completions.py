@@ -88,8 +88,10 @@ class CompletionLogprobs(BaseModel):
     Attributes:
         tokens: As text; half a character is written ``bytes:\\xf0\\x9f``.
         token_logprobs: Of the tokens.
-        top_logprobs: The likeliest tokens at each position, and the chosen one.
-        text_offset: Where each token begins in the choice's text, in characters.
+        top_logprobs: The likeliest tokens at each position, and the chosen one. Of tokens that read
+            alike (a letter and the byte piece for it) the likeliest; chat lists them all.
+        text_offset: Where each token begins in the choice's text, in characters. What has no text
+            there, as special tokens, begins where the next token does.
     """
 
     tokens: list[str]

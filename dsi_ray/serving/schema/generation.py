@@ -1,13 +1,14 @@
 """What both kinds of generation requests have in common."""
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from dsi_ray.models.hashing import choice_seed
-from dsi_ray.params import SamplingParams, Seed
+from dsi_ray.params import RECOMMENDED, SamplingParams, Seed
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.serving.extension import DsiOptions
 from dsi_ray.serving.schema.fields import (
@@ -119,8 +120,8 @@ class GenerationRequest(StructuredOutput):
         """How many alternatives to report at each position; None for no log probabilities."""
         raise NotImplementedError
 
-    def params(self, max_tokens: int, default_temperature: float) -> SamplingParams:
-        """The parameters of the first choice.
+    def params(self, max_tokens: int, defaults: Mapping[str, float]) -> SamplingParams:
+        """The parameters of the first choice, with ``defaults`` for what the request leaves out.
 
         Raises:
             RequestError: They contradict each other.
@@ -131,15 +132,14 @@ class GenerationRequest(StructuredOutput):
                 f"min_tokens must not be larger than max_tokens, which is {max_tokens}",
                 "min_tokens",
             )
-        temperature = self.temperature
+        named = {name: getattr(self, name) for name in RECOMMENDED}
+        sampling = {**defaults, **{name: v for name, v in named.items() if v is not None}}
+        if "top_p" in sampling:
+            sampling["top_p"] = max(sampling["top_p"], _LEAST_TOP_P)
         return SamplingParams(
             max_tokens=max_tokens,
             min_tokens=min_tokens,
-            temperature=default_temperature if temperature is None else temperature,
-            top_p=1.0 if self.top_p is None else max(self.top_p, _LEAST_TOP_P),
-            top_k=max(self.top_k or 0, 0),
-            min_p=self.min_p or 0.0,
-            repetition_penalty=self.repetition_penalty or 1.0,
+            **sampling,
             presence_penalty=self.presence_penalty or 0.0,
             frequency_penalty=self.frequency_penalty or 0.0,
             logit_bias=tuple(sorted((self.logit_bias or {}).items())),

@@ -88,10 +88,12 @@ NEUTRAL = {
 
 
 def test_neutral_values_are_accepted() -> None:
-    expected = parse().params(5, 1.0)
-    assert parse(**NEUTRAL).params(5, 1.0) == expected
+    expected = parse().params(5, {"temperature": 1.0})
+    assert parse(**NEUTRAL).params(5, {"temperature": 1.0}) == expected
     assert (
-        parse(**dict.fromkeys(set(ChatRequest.model_fields) - {"model", "messages"})).params(5, 1.0)
+        parse(**dict.fromkeys(set(ChatRequest.model_fields) - {"model", "messages"})).params(
+            5, {"temperature": 1.0}
+        )
         == expected
     )
 

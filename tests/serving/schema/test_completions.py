@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dsi_ray.params import Guide, SamplingParams
+from dsi_ray.params import RECOMMENDED, Guide, SamplingParams
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.serving.schema.completions import CompletionRequest
 
@@ -18,7 +18,7 @@ def parse(**fields: Any) -> CompletionRequest:
 
 def params(**fields: Any) -> SamplingParams:
     request = parse(**fields)
-    return request.params(request.wanted_tokens, default_temperature=1.0)
+    return request.params(request.wanted_tokens, {"temperature": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,24 @@ def test_prompts(prompt: Any, prompts: list[Any]) -> None:
 
 def test_defaults_are_openais() -> None:
     assert params() == SamplingParams(max_tokens=16, temperature=1)
+
+
+ADVICE: dict[str, float] = {
+    "temperature": 0.6,
+    "top_p": 0.9,
+    "top_k": 20,
+    "min_p": 0.05,
+    "repetition_penalty": 1.1,
+}
+
+
+@pytest.mark.parametrize("name", RECOMMENDED)
+def test_a_checkpoints_advice_counts_where_a_request_says_nothing(name: str) -> None:
+    neutral = {"temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0, "repetition_penalty": 1}
+    expected = SamplingParams(max_tokens=5, **ADVICE)
+    assert parse().params(5, ADVICE) == parse(**{name: None}).params(5, ADVICE) == expected
+    said = parse(**{name: neutral[name]}).params(5, ADVICE)
+    assert said == replace(expected, **{name: neutral[name]})
 
 
 def test_parameters() -> None:
