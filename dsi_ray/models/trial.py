@@ -1,5 +1,6 @@
 """A trial at the start: whether batches and rejected drafts leave alone what a model says."""
 
+import logging
 import math
 import threading
 from collections.abc import Callable
@@ -9,9 +10,12 @@ from torch import Tensor
 
 from dsi_ray.core.path import Path
 from dsi_ray.models.base import ModelError
+from dsi_ray.models.device_errors import is_out_of_memory
 from dsi_ray.models.far_trial import far_length, far_trial
 from dsi_ray.models.kv_cache import KVCache
 from dsi_ray.models.packed_model import Job, PackedModel, Step
+
+_LOGGER = logging.getLogger(__name__)
 
 _TRIAL_BLOCKS = 2
 
@@ -37,15 +41,19 @@ def try_out(name: str, model: PackedModel) -> None:
     try:
         near = _agrees(model, _near_trial)
         far = not far_length(model) or _agrees(model, far_trial)
-    except torch.OutOfMemoryError:
-        raise
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        if is_out_of_memory(error):
+            raise ModelError(
+                f"{name}: the device has no room for a forward beside the weights; take more "
+                "devices (parallel), or a smaller dtype"
+            ) from error
+        # What torch says of it, such as sizes of tensors, is for who reads the log.
+        _LOGGER.warning("%s: a trial forward failed", name, exc_info=error)
         raise ModelError(
-            f"{name}: its layers cannot compute several requests together ({reason}); "
-            "use a model with plain attention in every layer"
+            f"{name}: its attention cannot be batched; use a model with plain attention in every "
+            "layer"
         ) from error
     if not near:
         raise ModelError(

@@ -165,7 +165,7 @@ def test_a_layer_that_wants_one_position_for_all_sessions_is_refused(
         return result
 
     monkeypatch.setattr(PagedCache, "update", asking)
-    with pytest.raises(ModelError, match="cannot compute several requests together") as caught:
+    with pytest.raises(ModelError, match="its attention cannot be batched") as caught:
         try_out("asking", llama(torch.float32, 2, 0.02))
     assert "\n" not in str(caught.value)
 
