@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -36,6 +37,29 @@ class Verification(StrEnum):
     REJECTION = "rejection"
     """As often as rejection sampling allows. The text has the target's distribution, but is not
     the one that the target alone gives for the seed."""
+
+
+class Transport(StrEnum):
+    """How messages between processes travel."""
+
+    AUTO = "auto"
+    """On lanes, or by actor calls to processes to which no lane can be opened."""
+
+    LANES = "lanes"
+    """On connections of their own."""
+
+    CALLS = "calls"
+    """By actor calls and streams, over Ray's ports alone."""
+
+
+def _port_range(ports: str) -> str:
+    first, _, last = ports.partition("-")
+    if not 1024 <= int(first) <= int(last or first) <= 65535:
+        raise ValueError("give ports from 1024 to 65535, the lower one first: 20000-20099")
+    return ports
+
+
+LanePorts = Annotated[str, Field(pattern=r"^\d{4,5}(-\d{4,5})?$"), AfterValidator(_port_range)]
 
 
 class _Schema(BaseModel):
@@ -208,6 +232,10 @@ class EngineConfig(_Schema):
         max_model_len: Longest prompt and output together; None means the target's own limit.
         placement_strategy: Ray's strategy for the servers' bundles.
         placement_timeout_s: Seconds to wait for the devices, such as nodes that are just starting.
+        transport: How processes talk: ``lanes`` (connections of their own), ``calls`` (Ray's actor
+            calls, where only Ray's ports are open), or ``auto``: calls where no lane can be opened.
+        lane_ports: Where lanes between nodes are listened for, such as ``20000-20099``; None takes
+            any free port. Lanes on one node need none.
         address: Of a running Ray cluster; None starts Ray on this machine.
     """
 
@@ -222,6 +250,8 @@ class EngineConfig(_Schema):
     max_model_len: Annotated[int, Field(ge=2)] | None = None
     placement_strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
     placement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    transport: Transport = Transport.AUTO
+    lane_ports: LanePorts | None = None
     address: str | None = None
 
     @model_validator(mode="before")
@@ -248,12 +278,25 @@ class EngineConfig(_Schema):
             raise ValueError(f"algorithm {self.algorithm} needs a drafter: add one or use non-si")
         return self
 
+    @property
+    def lane_port_numbers(self) -> tuple[int, ...]:
+        """Where to listen for lanes from other nodes, the first free one; 0 is any."""
+        if self.lane_ports is None:
+            return (0,)
+        first, _, last = self.lane_ports.partition("-")
+        return tuple(range(int(first), int(last or first) + 1))
+
+
+IMPORT_PATH = "dsi_ray.serving.app:build_app"
+"""How a file for ``serve deploy`` names the application."""
 
 C = TypeVar("C", bound=EngineConfig)
 
 
 def load(schema: type[C], file: Path | None, overrides: dict[str, Any]) -> C:
     """Reads ``file`` (YAML), puts ``overrides`` over it and validates both together.
+
+    A file for ``serve deploy`` will do: the arguments of the application and its address.
 
     Raises:
         ConfigError: The file cannot be read, or a key or value is wrong.
@@ -266,11 +309,29 @@ def load(schema: type[C], file: Path | None, overrides: dict[str, Any]) -> C:
             raise ConfigError(f"cannot read {file}: {' '.join(str(error).split())}") from error
         if not isinstance(settings, dict):
             raise ConfigError(f"{file} must hold keys and values, such as 'sp_degree: 2'")
+        if "applications" in settings:
+            settings = _of_serve_config(settings, schema, file)
     try:
         return schema.model_validate({**settings, **overrides})
     except ValidationError as error:
         where = f"{file}: " if file is not None else ""
         raise ConfigError(where + describe(error)) from error
+
+
+def _of_serve_config(serve: dict[str, Any], schema: type[C], file: Path) -> dict[str, Any]:
+    """What ``schema`` has a use for."""
+    try:
+        (args,) = (
+            application.get("args") or {}
+            for application in serve["applications"]
+            if application["import_path"] == IMPORT_PATH
+        )
+        settings = {**(serve.get("http_options") or {}), **args}
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"{file} must hold one application of {IMPORT_PATH}, as the files of deployments/ do"
+        ) from error
+    return {key: value for key, value in settings.items() if key in schema.model_fields}
 
 
 def describe(error: ValidationError) -> str:

@@ -1,9 +1,10 @@
 """What a caller may ask of one request."""
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 MAX_STOPS = 4
@@ -19,12 +20,15 @@ MAX_LOGPROBS = 20
 MAX_GUIDE = 16_384
 """Characters of a guide. It travels with every task."""
 
+MAX_STOP = 256
+"""Characters of a stop string."""
+
 RECOMMENDED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 """What a checkpoint's generation_config.json may set for requests that leave it out, as in vLLM."""
 
-StopString = Annotated[str, Field(min_length=1, max_length=256)]
+StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-_Natural = Annotated[int, Field(ge=0)]
+_Natural = Annotated[int, Field(ge=0, lt=2**31)]
 _TokenIds = Annotated[tuple[_Natural, ...], Field(max_length=MAX_TOKEN_IDS)]
 _Bias = Annotated[float, Field(ge=-100, le=100)]
 _Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -37,6 +41,15 @@ def _sorted_pairs(bias: Any) -> Any:
 
 def _off_is_zero(top_k: Any) -> Any:
     return 0 if top_k == -1 else top_k
+
+
+def _several(stop: Any) -> Any:
+    return (stop,) if isinstance(stop, str) else stop
+
+
+def _above_zero(top_p: float) -> float:
+    """The limit that 0 means: the likeliest token is always among those kept."""
+    return max(top_p, sys.float_info.min)
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
@@ -97,8 +110,8 @@ class SamplingParams:
         seed: Of the randomness; None draws one. Greedy decoding has none.
         logprobs: How many alternatives to report at each position with the log probability of the
             chosen token; None reports nothing.
-        stop: Strings that end the text; they are not part of it. They may name special tokens,
-            also where these are left out of the text.
+        stop: Strings that end the text, or one such; they are not part of it. They may name special
+            tokens, also where these are left out of the text.
         stop_token_ids: Ids that end the text; the id itself is part of the output tokens.
         ignore_eos: Go on past the model's end-of-sequence tokens.
         skip_special_tokens: Leave special tokens out of the text.
@@ -110,7 +123,7 @@ class SamplingParams:
     max_tokens: Annotated[int, Field(ge=1)] = 128
     min_tokens: _Natural = 0
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_p: Annotated[float, Field(ge=0, le=1), AfterValidator(_above_zero)] = 1.0
     top_k: Annotated[_Natural, BeforeValidator(_off_is_zero)] = 0
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] = 1.0
@@ -125,7 +138,9 @@ class SamplingParams:
     allowed_token_ids: Annotated[_TokenIds, Field(min_length=1)] | None = None
     seed: Seed | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    stop: Annotated[tuple[StopString, ...], Field(max_length=MAX_STOPS)] = ()
+    stop: Annotated[
+        tuple[StopString, ...], Field(max_length=MAX_STOPS), BeforeValidator(_several)
+    ] = ()
     stop_token_ids: _TokenIds = ()
     ignore_eos: bool = False
     skip_special_tokens: bool = True

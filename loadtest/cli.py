@@ -1,4 +1,4 @@
-"""The command line: ``run``, ``compare``, ``report`` and ``chaos``."""
+"""The command line: ``run``, ``compare``, ``report``, ``chaos`` and ``soak``."""
 
 import asyncio
 import time
@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
-from loadtest import chaos
+from loadtest import chaos, soak
 from loadtest import scenario as scenarios
-from loadtest.console import print_chaos, print_comparison, print_summary
+from loadtest.console import print_chaos, print_comparison, print_soak, print_summary
 from loadtest.errors import LoadTestError
 from loadtest.metrics import figures
 from loadtest.record import Record, by_point, read_records
@@ -54,6 +54,10 @@ _READY_S = 10.0
 """A server whose processes are to be killed is there already."""
 
 Folder = Annotated[Path, typer.Argument(help="Of a run.", exists=True, file_okay=False)]
+ApiKey = Annotated[
+    str | None, typer.Option(envvar="OPENAI_API_KEY", show_envvar=True, help="If it needs one.")
+]
+DsiRay = Annotated[str, typer.Option(help="Of a dsi-ray server on this machine.")]
 
 
 @app.command("run")
@@ -66,9 +70,7 @@ def run_command(
         str, typer.Option(help="Of the server, with or without /v1.")
     ] = "http://127.0.0.1:8000",
     model: Annotated[str | None, typer.Option(help="Default: the server's first.")] = None,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="OPENAI_API_KEY", show_envvar=True, help="If it needs one.")
-    ] = None,
+    api_key: ApiKey = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -153,12 +155,8 @@ def report_command(folder: Folder) -> None:
 
 @app.command("chaos")
 def chaos_command(
-    url: Annotated[
-        str, typer.Option(help="Of a dsi-ray server on this machine.")
-    ] = "http://127.0.0.1:8000",
-    api_key: Annotated[
-        str | None, typer.Option(envvar="OPENAI_API_KEY", show_envvar=True, help="If it needs one.")
-    ] = None,
+    url: DsiRay = "http://127.0.0.1:8000",
+    api_key: ApiKey = None,
     kill: Annotated[
         list[str],
         typer.Option(help=f"Whose processes: {', '.join(chaos.ROLES)}; may be repeated."),
@@ -213,6 +211,48 @@ async def _chaos(
     return outcomes
 
 
+@app.command("soak")
+def soak_command(
+    url: DsiRay = "http://127.0.0.1:8000",
+    api_key: ApiKey = None,
+    requests: Annotated[int, typer.Option(help="Different ones.", min=1)] = 3000,
+    seconds: Annotated[float, typer.Option(help="They are repeated for so long.", min=0)] = 300.0,
+    aborted: Annotated[
+        float, typer.Option(help="Share of those given up within 400 ms.", min=0, max=1)
+    ] = 1 / 3,
+    concurrency: Annotated[int, typer.Option(help="Requests at once.", min=1)] = 16,
+    logs: Annotated[
+        Path | None,
+        typer.Option(help="Of the server: no traceback may come.", exists=True, file_okay=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Chooses the requests.")] = 0,
+) -> None:
+    """Send mixed requests and give many up: afterwards nothing may be left of any."""
+    before = soak.tracebacks(logs)
+    http, mix = _http(url, api_key), soak.Mix(requests, aborted, seed)
+    endings = asyncio.run(_soak(http, mix, concurrency, seconds))
+    print_soak(endings)
+    if new := soak.tracebacks(logs) - before:
+        raise LoadTestError(f"tracebacks in {', '.join(sorted(new))}")
+    if failed := sorted(endings.keys() - {soak.ANSWERED, soak.GIVEN_UP}):
+        raise LoadTestError(f"requests failed: {', '.join(failed)}")
+
+
+async def _soak(
+    http: httpx.AsyncClient, mix: soak.Mix, concurrency: int, seconds: float
+) -> soak.Counts:
+    with _progress() as bar:
+        task = bar.add_task("soak", total=None, failed=0)
+        async with http:
+            visits = mix.visits(await wait_until_ready(http, _READY_S))
+            await chaos.check_names_processes(http)
+            endings = await soak.run(
+                *(http, visits, concurrency, seconds), lambda: bar.update(task, advance=1)
+            )
+            await soak.check_idle(http)
+            return endings
+
+
 def _values(settings: Sequence[str]) -> dict[str, Any]:
     values = {}
     for setting in settings:
@@ -232,6 +272,8 @@ def _http(url: str, api_key: str | None) -> httpx.AsyncClient:
         headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         timeout=None,
+        # No proxy of the environment reaches a server on the loopback.
+        mounts={f"all://{host}": None for host in ("127.0.0.1", "localhost", "[::1]")},
     )
 
 

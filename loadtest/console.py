@@ -1,6 +1,6 @@
 """What a run's figures look like on a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console
@@ -74,6 +74,14 @@ def print_chaos(outcomes: Sequence[Outcome]) -> None:
             str(outcome.retried),
             f"{outcome.seconds:.1f}",
         )
+    Console().print(table)
+
+
+def print_soak(endings: Mapping[str, int]) -> None:
+    """Prints how often each ending was."""
+    table = _table(None, "requests", "")
+    for ending, count in endings.items():
+        table.add_row(ending, str(count))
     Console().print(table)
 
 

@@ -28,7 +28,8 @@ def test_top_k_of_minus_one_is_off() -> None:
 
 BOUNDS: dict[str, list[Any]] = {
     "temperature": [0, 2],
-    "top_p": [1e-9, 1],
+    "top_p": [0, 1e-9, 1],
+    "stop": ["x", ["x", "y" * 256], ()],
     "top_k": [-1, 0, 10**6],
     "min_p": [0, 1],
     "repetition_penalty": [0.01, 10],
@@ -52,7 +53,8 @@ def test_bounds_are_accepted(field: str) -> None:
 NAN = float("nan")
 WRONG: dict[str, list[Any]] = {
     "temperature": [-0.1, 2.1, NAN, float("inf"), "hot"],
-    "top_p": [0, 1.1, NAN],
+    "top_p": [-0.1, 1.1, NAN],
+    "stop": ["", "y" * 257, "\ud800", ["x"] * 5, b"x", [1], 7],
     "top_k": [-2, 1.5],
     "min_p": [-0.1, 1.1, NAN],
     "repetition_penalty": [0, -1, 10.1, NAN],

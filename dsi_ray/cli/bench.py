@@ -1,5 +1,6 @@
 """``dsi-ray bench``."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from dsi_ray.cli.figures import print_rows as print_table
 from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
 from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.progress import progress_bar, starting
+from dsi_ray.cli.shield import shield
 from dsi_ray.cli.table import print_rows
 from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
@@ -29,6 +31,13 @@ _CROWD_COLUMNS: Columns = {
     "messages\n/token": ("messages_per_token", ".2f"),
     "forwards\n/token": ("forwards_per_token", ".2f"),
     "same tokens": ("identical_tokens", ""),
+}
+
+_MESSAGE_COLUMNS: Columns = {
+    "transport": ("transport", "s"),
+    "round trip\nms, median": ("round_trip_ms", ".3f"),
+    "99 %\nms": ("slow_ms", ".3f"),
+    "processor ms\nof both": ("processor_ms", ".3f"),
 }
 
 
@@ -62,12 +71,20 @@ def command(
             min=1,
         ),
     ] = None,
+    messages: Annotated[
+        bool,
+        typer.Option("--messages", help="Instead: what a message between two actors costs."),
+    ] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Compare non-SI, SI and DSI on the same prompts, or one request at a time with many."""
     config = engine.load(EngineConfig)
     params = sampling_params(max_tokens=max_tokens)
     check_writable(json_file)
+    shield(config)
+    if messages:
+        write_json(_messages(config, json_file != STDOUT), json_file)
+        return
     if concurrency:
         write_json(_crowd(config, concurrency, prompts, params, json_file != STDOUT), json_file)
         return
@@ -89,6 +106,20 @@ def command(
         title = None if json_file == STDOUT else f"{config.target.model}, {prompts} prompts"
         figures = compare(running, contenders, prompts, params, title)
     write_json(figures, json_file)
+
+
+def _messages(config: EngineConfig, prints: bool) -> dict[str, Any]:
+    """Measures messages on both transports, prints the table and returns its figures."""
+    from dsi_ray.experiments.bench import environment
+    from dsi_ray.runtime.host import hosted
+
+    with starting():
+        groups = hosted(config)
+    with groups as running:
+        rows = [asdict(costs) for costs in asyncio.run(running.message_costs())]
+    if prints:
+        print_table("A message to a target server and its answer", rows, _MESSAGE_COLUMNS)
+    return {"rows": rows, "environment": environment()}
 
 
 def _crowd(

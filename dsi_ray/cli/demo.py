@@ -10,6 +10,7 @@ from dsi_ray.cli import bench
 from dsi_ray.cli.json_file import JsonFile, check_writable, write_json
 from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.progress import starting
+from dsi_ray.cli.shield import shield
 from dsi_ray.config import EngineConfig, load
 from dsi_ray.experiments.prompts import held_out_code
 from dsi_ray.params import SamplingParams
@@ -40,6 +41,7 @@ def command(
     config = engine.load(ServingConfig, port=port or _free_port())
     params = sampling_params(max_tokens=max_tokens)
     check_writable(json_file)
+    shield(config)
     from dsi_ray.runtime.engine import Engine
     from dsi_ray.serving.server import running
 
@@ -69,12 +71,15 @@ def _free_port() -> int:
 
 
 def _stream(url: str, model: str, max_tokens: int) -> None:
-    import httpx
+    from dsi_ray.cli.http import http_client
 
     (prompt,) = held_out_code(1)
     body = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "stream": True}
     typer.secho(prompt, nl=False, bold=True)
-    with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as answer:
+    with (
+        http_client(url, timeout_s=60) as http,
+        http.stream("POST", "/v1/completions", json=body) as answer,
+    ):
         answer.raise_for_status()
         for line in answer.iter_lines():
             data = line.removeprefix("data: ")

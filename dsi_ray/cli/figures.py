@@ -1,5 +1,6 @@
 """What the experiments' commands share: a progress bar, tables, CSV files and pictures."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -89,7 +90,8 @@ def print_rows(title: str, rows: Rows, columns: Columns) -> None:
     for heading, (_, form) in columns.items():
         table.add_column(heading, justify="left" if form == "s" else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(format(row[key], form) for key, form in columns.values()))
+        cells = ((row[key], form) for key, form in columns.values())
+        table.add_row(*("-" if value is None else format(value, form) for value, form in cells))
     Console().print(table)
 
 
@@ -159,5 +161,6 @@ def save_table(out: Path, rows: Rows) -> None:
     draw_bars(
         out / "table_2.png",
         names,
-        {label: [row[key] for row in rows] for label, key in bars.items()},
+        # Not all pairs are in the paper.
+        {label: [row[key] or math.nan for row in rows] for label, key in bars.items()},
     )

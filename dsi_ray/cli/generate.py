@@ -14,6 +14,7 @@ import typer
 from dsi_ray.cli.json_file import check_writable, write_json
 from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.progress import starting
+from dsi_ray.cli.shield import shield
 from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
 
@@ -66,6 +67,7 @@ def command(
     )
     check_writable(trace)
     text = sys.stdin.read() if prompt == "-" else prompt
+    shield(config)
 
     from dsi_ray.runtime.engine import Engine
 

@@ -9,6 +9,7 @@ import typer
 
 from dsi_ray.cli.options import EngineOptions, Host, Port, with_engine_options
 from dsi_ray.cli.progress import starting
+from dsi_ray.cli.shield import shield
 from dsi_ray.serving.config import ServingConfig
 
 
@@ -26,6 +27,7 @@ def command(
 ) -> None:
     """Serve the OpenAI API until Ctrl-C."""
     config = engine.load(ServingConfig, host=host, port=port, served_model_name=served_model_name)
+    shield(config)
     with contextlib.ExitStack() as server:
         with starting():
             from dsi_ray.runtime.text_facts import text_facts

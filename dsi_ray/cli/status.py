@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
+from dsi_ray.cli.http import http_client
 from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
 from dsi_ray.cli.status_view import print_status
 from dsi_ray.config import ConfigError
@@ -35,7 +36,7 @@ def command(
     """
     check_writable(json_file)
     try:
-        with httpx.Client(base_url=url, timeout=_TIMEOUT_S) as http:
+        with http_client(url, _TIMEOUT_S) as http:
             figures = read_status(http, seconds)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"--url {url} is no address: {error}") from error

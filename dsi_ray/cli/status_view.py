@@ -72,9 +72,10 @@ def _lines(group: dict[str, Any]) -> Iterator[str]:
         f"Drafts: {_share(group['acceptance'])} right, lookahead {group['lookahead']}; "
         f"{group['tokens_per_s']:.1f} tokens/s"
     )
+    transports = "/".join(sorted({server["transport"] for server in group["servers"]}))
     yield (
         f"Latencies: target {group['target_ms']:.1f} ms, drafter {group['drafter_ms']:.1f} ms, "
-        f"message {group['message_ms']:.2f} ms"
+        f"message {group['message_ms']:.3f} ms ({transports})"
     )
     yield f"Restarts: {group['restarts']}, moves of requests: {group['moves']}"
     for fault in group["faults"][-3:]:

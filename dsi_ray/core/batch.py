@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dsi_ray.core.messages import Event, Mode, Task, TokenLogprobs
+from dsi_ray.core.path import Path
 from dsi_ray.core.session import ServerSession, Step
 
 _LEAST_SHARE = 4
@@ -43,9 +44,9 @@ class Part:
         return self.end < len(self.step.tokens)
 
     @property
-    def tokens(self) -> tuple[int, ...]:
+    def tokens(self) -> Path:
         """What the cache holds after the forward."""
-        return self.step.tokens[: self.end]
+        return self.step.tokens.upto(self.end)
 
     @property
     def start(self) -> int:
@@ -127,6 +128,16 @@ class ServerBatch:
         entry = self._entries.get(request)
         return [] if entry is None else entry.session.cancel(task)
 
+    @property
+    def requests(self) -> list[str]:
+        """Those that have not been released."""
+        return list(self._entries)
+
+    def abort(self, request: str) -> list[Event]:
+        """Ends all tasks of a request; an unknown one is fine."""
+        entry = self._entries.get(request)
+        return [] if entry is None else entry.session.abort()
+
     def release(self, request: str) -> None:
         """Forgets a request, whose tasks have ended; an unknown one is fine.
 
@@ -135,7 +146,7 @@ class ServerBatch:
         self._entries.pop(request, None)
         self._parts = [part for part in self._parts if part.request != request]
 
-    def compose(self, cached: Callable[[str, tuple[int, ...]], int]) -> list[Part]:
+    def compose(self, cached: Callable[[str, Path], int]) -> list[Part]:
         """The next forward, empty if there is nothing to do; :meth:`finish` or :meth:`stopped`
         must follow one that is not.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dsi_ray.core.blame import CONVICTED
 from dsi_ray.core.decoders import DSI, Request
-from dsi_ray.core.member import Job, Member, Said
+from dsi_ray.core.member import Job, JobError, Member, Said
 from dsi_ray.core.messages import (
     Command,
     Emit,
@@ -82,6 +82,10 @@ class Group:
         """The servers that have tasks."""
         return {server for _, server in self._of_task.values()}
 
+    def tasks_of(self, server: ServerId) -> list[int]:
+        """The tasks of a server whose end was not heard, in the order in which they were sent."""
+        return [task for task, (_, where) in self._of_task.items() if where == server]
+
     def of_task(self, task: int) -> tuple[Member, ServerId] | None:
         """The request and the server of a task whose end was not heard."""
         return self._of_task.get(task)
@@ -90,10 +94,10 @@ class Group:
         """Begins a request.
 
         Raises:
-            ValueError: One of this id is in flight; nothing has changed for it or for others.
+            JobError: One of this id is in flight.
         """
         if job.id in self._members:
-            raise ValueError(f"a request {job.id} is in flight: give each an id of its own")
+            raise JobError(f"a request {job.id} is in flight: give each an id of its own")
         said = self._collect(job.sp_degree)
         request = Request(
             job.id,
@@ -151,7 +155,7 @@ class Group:
 
         Unless that may be why: a request over which several died, one after another, fails.
         """
-        lost = [task for task, (_, where) in self._of_task.items() if where == server]
+        lost = self.tasks_of(server)
         aboard = self._aboard(server)
         was_used = self.pool.serves(server) or server in self._drafters
         users = self._give_up(server)

@@ -10,6 +10,10 @@ from dsi_ray.core.messages import Command, ServerId
 from dsi_ray.core.planner import Pace
 
 
+class JobError(ValueError):
+    """A job that cannot be admitted; nothing has changed for it or for others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What a caller wants decoded.

@@ -7,6 +7,8 @@ token *at* position ``i`` is the one that follows the ``i`` tokens before it.
 import enum
 from dataclasses import dataclass
 
+from dsi_ray.core.path import Path
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ServerId:
@@ -81,7 +83,7 @@ class Task:
     id: int
     request: str
     server: ServerId
-    tokens: tuple[int, ...]
+    tokens: Path
     start: int
     limit: int = 0
     stops: frozenset[int] = frozenset()

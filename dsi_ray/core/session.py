@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsi_ray.core.messages import Ended, Event, Mode, Output, Reason, Task, TokenLogprobs
+from dsi_ray.core.path import Path
+
+_NOTHING = Path()
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class Step:
     :class:`Task`, for these positions.
     """
 
-    tokens: tuple[int, ...]
+    tokens: Path
     start: int
     proposals: tuple[bytes, ...] = ()
 
@@ -33,11 +36,11 @@ class ServerSession:
     def __init__(self) -> None:
         self._running: Task | None = None
         self._queued: Task | None = None
-        self._own: tuple[int, ...] = ()
+        self._own = _NOTHING
         """The server's own path: the running task's path up to ``start``, then own tokens."""
-        self._logprobs: tuple[TokenLogprobs, ...] = ()
+        self._logprobs: list[TokenLogprobs] = []
         """Of the last tokens of the own path: those that this server computed."""
-        self._proposals: tuple[bytes, ...] = ()
+        self._proposals: list[bytes] = []
         """Likewise."""
         self._alone = False
         """The running task left its draft: it goes on from its own path."""
@@ -56,16 +59,16 @@ class ServerSession:
     def submit(self, task: Task, mode: Mode) -> list[Event]:
         """Takes a task in; returns the ends of the tasks that it displaces."""
         if self._running is None:
-            if mode is Mode.QUEUE and not _compatible(self._own, task.tokens):
+            if mode is Mode.QUEUE and not self._own.agrees(task.tokens):
                 return [Ended(task.id, Reason.DROPPED)]
-            return self._run(task, self._own if mode is Mode.QUEUE else ())
+            return self._run(task, self._own if mode is Mode.QUEUE else _NOTHING)
         ended = self._end_queued(Reason.REPLACED)
         if mode is Mode.QUEUE or self._running.is_prefill:
             # A prefill of the prompt is never wasted: new work waits for it.
             self._queued = task
             return ended
         ended.insert(0, Ended(self._running.id, Reason.REPLACED))
-        return ended + self._run(task, ())
+        return ended + self._run(task, _NOTHING)
 
     def cancel(self, task: int) -> list[Event]:
         """Ends one task, running or queued; an unknown one is fine."""
@@ -76,15 +79,16 @@ class ServerSession:
         queued, self._queued = self._queued, None
         self._stop_running()
         cancelled: list[Event] = [Ended(task, Reason.CANCELLED)]
-        return cancelled if queued is None else cancelled + self._run(queued, ())
+        return cancelled if queued is None else cancelled + self._run(queued, _NOTHING)
+
+    def abort(self) -> list[Event]:
+        """Ends every task: nobody needs the request any more."""
+        return self._end_all(Reason.CANCELLED)
 
     def fail(self, error: str, param: str | None = None) -> list[Event]:
         """The forward raised: ends every task of the request."""
-        failed = [task for task in (self._running, self._queued) if task is not None]
-        self._queued = None
-        self._stop_running()
-        self._step, self.interrupted = None, False
-        return [Ended(task.id, Reason.FAILED, error, param) for task in failed]
+        self.stopped()
+        return self._end_all(Reason.FAILED, error, param)
 
     def next_step(self) -> Step | None:
         """The forward to compute now, or None. :meth:`finish` or :meth:`stopped` must follow."""
@@ -126,9 +130,9 @@ class ServerSession:
         wanted = len(step.tokens) + 1 - step.start
         accepted = _agreement(step, tokens)
         own = tokens[: accepted + 1]
-        self._own = (*step.tokens[: step.start], *own)
-        self._logprobs = (*self._logprobs, *logprobs[: len(own)])
-        self._proposals = (*self._proposals, *proposals[: len(own)])
+        self._own = step.tokens.upto(step.start).extended(own)
+        self._logprobs += logprobs[: len(own)]
+        self._proposals += proposals[: len(own)]
         silent = len(own) <= accepted < wanted
         self._alone = wanted > 0 and not silent and (wanted == 1 or len(own) < wanted)
         return self._settle(self._running)
@@ -136,7 +140,7 @@ class ServerSession:
     def _settle(self, task: Task) -> list[Event]:
         """Decides what follows the running task, and reports."""
         dropped: list[Event] = []
-        if self._queued is not None and not _compatible(self._own, self._queued.tokens):
+        if self._queued is not None and not self._own.agrees(self._queued.tokens):
             dropped = self._end_queued(Reason.DROPPED)
         if self._queued is not None:
             successor, self._queued = self._queued, None
@@ -156,21 +160,21 @@ class ServerSession:
         self._reported = len(self._own)
         if task.is_prefill:
             return [Ended(task.id, Reason.DONE)]
-        logprobs = self._logprobs[-len(tokens) :] if tokens else ()
-        proposals = self._proposals[-len(tokens) :] if tokens else ()
+        logprobs = tuple(self._logprobs[-len(tokens) :]) if tokens else ()
+        proposals = tuple(self._proposals[-len(tokens) :]) if tokens else ()
         return [Output(task.id, start, tokens, goes_on, forwards, seconds, logprobs, proposals)]
 
     def _may_go_on(self, task: Task) -> bool:
         return len(self._own) < task.limit and self._own[-1] not in task.stops
 
-    def _run(self, task: Task, own: tuple[int, ...]) -> list[Event]:
+    def _run(self, task: Task, own: Path) -> list[Event]:
         """Makes ``task`` the running one; ``own`` is what is already known of its path."""
         if self._step is not None:
             self.interrupted = True
         self._running = task
-        known = own if len(own) >= task.start else task.tokens[: task.start]
+        known = own if len(own) >= task.start else task.tokens.upto(task.start)
         if known is not own:
-            self._logprobs, self._proposals = (), ()
+            self._logprobs, self._proposals = [], []
         self._own = known
         self._alone = len(known) > len(task.tokens)
         # What the server knew before is new to this task's listener from its draft's end on.
@@ -183,9 +187,17 @@ class ServerSession:
 
     def _stop_running(self) -> None:
         self._running = None
-        self._own = ()
+        self._own = _NOTHING
         if self._step is not None:
             self.interrupted = True
+
+    def _end_all(
+        self, reason: Reason, error: str | None = None, param: str | None = None
+    ) -> list[Event]:
+        ended = [task for task in (self._running, self._queued) if task is not None]
+        self._queued = None
+        self._stop_running()
+        return [Ended(task.id, reason, error, param) for task in ended]
 
     def _end_queued(self, reason: Reason) -> list[Event]:
         queued, self._queued = self._queued, None
@@ -201,9 +213,3 @@ def _agreement(step: Step, tokens: Sequence[int]) -> int:
             break
         count += 1
     return count
-
-
-def _compatible(own: tuple[int, ...], tokens: tuple[int, ...]) -> bool:
-    """Whether one path is the beginning of the other."""
-    length = min(len(own), len(tokens))
-    return own[:length] == tokens[:length]

@@ -9,6 +9,7 @@ import enum
 from collections.abc import Sequence
 
 from dsi_ray.core.messages import TokenLogprobs
+from dsi_ray.core.path import Path
 
 
 class State(enum.Enum):
@@ -92,7 +93,7 @@ class TokenTree:
     def __init__(self, prompt: Sequence[int]) -> None:
         if not prompt:
             raise ValueError("a request needs at least one prompt token")
-        self.tokens = list(prompt)
+        self.tokens = Path.of(prompt)
         self.root = Node(prompt[-1], len(prompt) - 1, None)
         self.accepted = 0
         self.rejected = 0
@@ -110,9 +111,9 @@ class TokenTree:
         nodes.reverse()
         return nodes
 
-    def tokens_to(self, tip: Node) -> tuple[int, ...]:
+    def tokens_to(self, tip: Node) -> Path:
         """All tokens of the request up to ``tip``, which is the root or below it."""
-        return (*self.tokens, *(node.token for node in self.path(tip)[1:]))
+        return self.tokens.extended(node.token for node in self.path(tip)[1:])
 
     def draft(
         self, node: Node, tokens: Sequence[int], drafter: int, proposals: Sequence[bytes] = ()
@@ -185,7 +186,7 @@ class TokenTree:
         old.children = {token: survivor}
         survivor.parent = None
         self.root = survivor
-        self.tokens.append(token)
+        self.tokens = self.tokens.extended((token,))
         return token
 
 

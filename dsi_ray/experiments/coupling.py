@@ -23,6 +23,7 @@ from rich.table import Table
 from torch import Tensor
 
 from dsi_ray.config import ModelConfig
+from dsi_ray.core.path import Path
 from dsi_ray.demo import DRAFTER_DIR, TARGET_DIR
 from dsi_ray.experiments.prompts import held_out_code
 from dsi_ray.models.base import Extension, Sampling, extend_one
@@ -84,7 +85,7 @@ def sample_text(model: Any, prompt: Sequence[int], sampling: Sampling) -> list[i
     served = TransformersModel("demo", model, model.config.vocab_size, _CACHE_BYTES)
     path = list(prompt)
     for _ in range(sampling.params.max_tokens):
-        path += extend_one(served, Extension("text", tuple(path), len(path), sampling)).tokens
+        path += extend_one(served, Extension("text", Path.of(path), len(path), sampling)).tokens
     return path
 
 

@@ -24,9 +24,9 @@ from dsi_ray.core.messages import (
     Start,
     Task,
 )
+from dsi_ray.core.path import Path
 from dsi_ray.core.session import Step
 from dsi_ray.models.base import Forwarded
-from dsi_ray.models.prefix import common_prefix
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class VirtualModel:
         latency: Duration of a forward.
     """
 
-    own: Callable[[tuple[int, ...]], int]
+    own: Callable[[Path], int]
     latency: Callable[[Step], float]
 
     def tokens(self, step: Step) -> list[int]:
         """The own tokens of one forward."""
-        return [self.own(step.tokens[:i]) for i in range(step.start, len(step.tokens) + 1)]
+        return [self.own(step.tokens.upto(i)) for i in range(step.start, len(step.tokens) + 1)]
 
     def forward(self, step: Step) -> Forwarded:
         """What one forward gives, log probabilities included."""
@@ -58,14 +58,14 @@ class VirtualModel:
 class _Server:
     model: VirtualModel
     batch: ServerBatch
-    held: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    held: dict[str, Path] = field(default_factory=dict)
     """What is cached for each request."""
     computing: tuple[list[Part], float] | None = None
     """The forward under way and when it began."""
 
-    def cached(self, request: str, tokens: tuple[int, ...]) -> int:
+    def cached(self, request: str, tokens: Path) -> int:
         """How many tokens of a request's path need not be computed."""
-        return common_prefix(self.held.get(request, ()), tokens)
+        return tokens.common(self.held.get(request, Path()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from sys import maxsize
 from typing import Protocol
 
 from dsi_ray.core.messages import TokenLogprobs
+from dsi_ray.core.path import Path
 from dsi_ray.models.hashing import draw_seed
 from dsi_ray.params import SamplingParams
 
@@ -173,7 +174,7 @@ class Extension:
 
     Attributes:
         session: Key of the KV cache: the request.
-        tokens: At least one id; prompt first.
+        tokens: At least one id; prompt first. Any ids are taken, and kept as a path.
         start: ``1 .. len(tokens) + 1``; the last wants no token and only fills the cache.
         sampling: How the request's tokens are chosen.
         proposals: What a drafter drew at each position from ``start`` on, empty where it drew
@@ -181,10 +182,13 @@ class Extension:
     """
 
     session: str
-    tokens: tuple[int, ...]
+    tokens: Path
     start: int
     sampling: Sampling
     proposals: tuple[bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", Path.of(self.tokens))
 
     @property
     def wanted(self) -> int:

@@ -5,7 +5,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-BLOCK_TOKENS = 16
+from dsi_ray.core.path import CHUNK
+
+BLOCK_TOKENS = CHUNK
 """Tokens of a block: the unit in which memory is given out and shared."""
 
 _FIRST_SIZE = 64

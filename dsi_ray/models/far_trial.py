@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 from transformers import Cache
@@ -41,13 +42,13 @@ def far_trial(model: PackedModel, text: int) -> tuple[Tensor, Tensor]:
     halves = (blocks - blocks // 2, blocks // 2)
     for block in (_OLD, _RECENT):
         own = _tokens(model, text + 2 + block, BLOCK_TOKENS)
-        _forward(model, Job(own, 1, Segment(0, 0, BLOCK_TOKENS, (block,))))
-    places = (*(_OLD,) * halves[0], *(_RECENT,) * halves[1], _NEXT)
+        _forward(model, Job(own, 1, _segment(0, BLOCK_TOKENS, [block])))
+    places = [*[_OLD] * halves[0], *[_RECENT] * halves[1], _NEXT]
     length = blocks * BLOCK_TOKENS
     found = _forward(
         model,
-        Job(new, _NEW, Segment(length, 0, length + _NEW, places)),
-        Job(other, 1, Segment(0, 0, len(other), (_OTHER,))),
+        Job(new, _NEW, _segment(length, length + _NEW, places)),
+        Job(other, 1, _segment(0, len(other), [_OTHER])),
     )
     memory = Cache(
         layers=[
@@ -56,6 +57,10 @@ def far_trial(model: PackedModel, text: int) -> tuple[Tensor, Tensor]:
         ]
     )
     return torch.cat([model.plain(new, memory), model.plain(other)[-1:]]), found
+
+
+def _segment(kept: int, length: int, blocks: list[int]) -> Segment:
+    return Segment(kept, 0, length, numpy.array(blocks, numpy.int64), neighbours=len(blocks) == 1)
 
 
 def far_length(model: PackedModel) -> int:

@@ -1,9 +1,9 @@
 """A good 64-bit mixer, and seeds made with it: the same numbers in every process and language."""
 
 import secrets
-import struct
 from collections.abc import Sequence
-from hashlib import blake2b
+
+from dsi_ray.core.path import Path
 
 GOLDEN = 0x9E3779B97F4A7C15
 """Step of splitmix64: odd, and its multiples are spread evenly over 64 bits."""
@@ -36,12 +36,8 @@ def path_keys(seed: int, path: Sequence[int], first: int) -> list[int]:
 
     They depend on all tokens before the position: no path's keys tell anything of another's.
     """
-    digest = blake2b(struct.pack(f"<Q{first}q", seed & _MASK, *path[:first]), digest_size=8)
-    keys = [int.from_bytes(digest.digest(), "little")]
-    for token in path[first:]:
-        digest.update(struct.pack("<q", token))
-        keys.append(int.from_bytes(digest.digest(), "little"))
-    return keys
+    known = Path.of(path)
+    return [position_key(seed, known.upto(i).digest) for i in range(first, len(known) + 1)]
 
 
 def draw_seed() -> int:

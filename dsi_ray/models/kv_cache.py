@@ -9,11 +9,12 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from dsi_ray.core.path import Path
+from dsi_ray.models.block_table import BlockTable, Indices
 from dsi_ray.models.blocks import BLOCK_TOKENS, Block, BlockPool, Text
-from dsi_ray.models.prefix import common_prefix
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """Where one session's part of a forward reads and writes.
 
@@ -21,21 +22,23 @@ class Segment:
         kept: Number of tokens that need not be computed.
         shared: How many of these another session has computed.
         length: Number of tokens afterwards.
-        blocks: Indices of the blocks with tokens ``0 .. length - 1``.
+        blocks: Indices of the blocks with tokens ``0 .. length - 1``; good for one forward.
+        neighbours: Whether these blocks follow each other in memory.
     """
 
     kept: int
     shared: int
     length: int
-    blocks: tuple[int, ...]
+    blocks: Indices
+    neighbours: bool
 
 
 @dataclass(slots=True)
 class _Session:
     """``tokens`` are what all layers hold, in ``blocks``; the full ones can be found by others."""
 
-    tokens: tuple[int, ...] = ()
-    blocks: list[Block] = field(default_factory=list)
+    tokens: Path = field(default_factory=Path)
+    blocks: BlockTable = field(default_factory=BlockTable)
 
 
 class KVCache:
@@ -55,12 +58,13 @@ class KVCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def cached(self, key: str, tokens: tuple[int, ...]) -> int:
+    def cached(self, key: str, tokens: Path) -> int:
         """Returns how many of ``tokens``, from the first on, some session has computed."""
-        session = self._sessions.get(key, _Session())
-        own = common_prefix(session.tokens, tokens)
-        full = session.blocks[: own // BLOCK_TOKENS]
-        return max(own, (len(full) + sum(1 for _ in self._found(full, tokens))) * BLOCK_TOKENS)
+        session = self._sessions.get(key) or _Session()
+        own = session.tokens.common(tokens)
+        full = own // BLOCK_TOKENS
+        found = sum(1 for _ in self._found(session, full, tokens))
+        return max(own, (full + found) * BLOCK_TOKENS)
 
     def rank(self, keys: Sequence[str]) -> None:
         """Says who of those that are computed now has the first claim on memory: the first."""
@@ -68,9 +72,7 @@ class KVCache:
             if key in self._sessions:
                 self._sessions.move_to_end(key)
 
-    def reserve(
-        self, key: str, tokens: tuple[int, ...], start: int, batch: Collection[str]
-    ) -> Segment | None:
+    def reserve(self, key: str, tokens: Path, start: int, batch: Collection[str]) -> Segment | None:
         """Finds room for ``tokens``; what of them is cached is not computed again.
 
         Args:
@@ -85,30 +87,34 @@ class KVCache:
         session = self._sessions.setdefault(key, _Session())
         self._sessions.move_to_end(key)
         own = self._rewind(session, tokens)
-        for block in self._found(session.blocks[: own // BLOCK_TOKENS], tokens):
-            place = len(session.tokens) // BLOCK_TOKENS
+        full = own // BLOCK_TOKENS
+        for place, block in enumerate(self._found(session, full, tokens), full):
             self.pool.take(block)
             self._drop(session, place)
             session.blocks.append(block)
-            session.tokens = tokens[: (place + 1) * BLOCK_TOKENS]
+            session.tokens = tokens.upto((place + 1) * BLOCK_TOKENS)
         needed = -(-len(tokens) // BLOCK_TOKENS)
         missing = needed - len(session.blocks)
         while self.pool.available < missing:
             if not self._preempt({key, *batch}):
                 return None
-        session.blocks += [self.pool.allocate() for _ in range(missing)]
-        kept = min(common_prefix(session.tokens, tokens), start - 1)
-        places = tuple(block.index for block in session.blocks[:needed])
-        return Segment(kept, max(kept - own, 0), len(tokens), places)
+        for _ in range(missing):
+            session.blocks.append(self.pool.allocate())
+        kept = min(session.tokens.common(tokens), start - 1)
+        return Segment(
+            kept,
+            max(kept - own, 0),
+            len(tokens),
+            session.blocks.indices(needed),
+            session.blocks.are_neighbours(needed),
+        )
 
-    def commit(self, key: str, tokens: tuple[int, ...]) -> None:
+    def commit(self, key: str, tokens: Path) -> None:
         """Says that all layers now hold ``tokens``, for which there is room."""
         session = self._sessions[key]
-        before, after = (len(t) // BLOCK_TOKENS for t in (session.tokens, tokens))
-        for place in range(before, after):
-            parent = session.blocks[place - 1] if place else None
-            begin = place * BLOCK_TOKENS
-            text = Text(parent, tokens[begin : begin + BLOCK_TOKENS])
+        before = len(session.tokens) // BLOCK_TOKENS
+        for place, chunk in enumerate(tokens.chunks(before), before):
+            text = Text(session.blocks[place - 1] if place else None, chunk)
             session.blocks[place] = self.pool.publish(session.blocks[place], text)
         if len(tokens) > len(session.tokens):
             session.tokens = tokens
@@ -119,30 +125,30 @@ class KVCache:
         if session is not None:
             self._drop(session, 0)
 
-    def _found(self, full: list[Block], tokens: tuple[int, ...]) -> Iterator[Block]:
-        """The blocks that go on with ``tokens`` after those in ``full``."""
-        parent = full[-1] if full else None
-        for begin in range(len(full) * BLOCK_TOKENS, len(tokens), BLOCK_TOKENS):
-            parent = self.pool.find(Text(parent, tokens[begin : begin + BLOCK_TOKENS]))
+    def _found(self, session: _Session, full: int, tokens: Path) -> Iterator[Block]:
+        """The blocks that go on with ``tokens`` after the first ``full`` of a session."""
+        parent = session.blocks[full - 1] if full else None
+        for chunk in tokens.chunks(full):
+            parent = self.pool.find(Text(parent, chunk))
             if parent is None:
                 return
             yield parent
 
-    def _rewind(self, session: _Session, tokens: tuple[int, ...]) -> int:
+    def _rewind(self, session: _Session, tokens: Path) -> int:
         """Drops what contradicts ``tokens``, and room that a stopped forward left.
 
         Returns the number of leading ``tokens`` that remain.
         """
-        own = common_prefix(session.tokens, tokens)
+        own = session.tokens.common(tokens)
         if own < min(len(session.tokens), len(tokens)):
             place, rest = divmod(own, BLOCK_TOKENS)
-            for block in session.blocks[place:]:
+            for block in session.blocks.since(place):
                 # A rejected draft is of no use to anybody.
                 if block.users == 1:
                     self.pool.forget(block)
             if rest and session.blocks[place].users > 1:
                 own -= rest  # others read it: its few tokens are computed again elsewhere
-            session.tokens = tokens[:own]
+            session.tokens = tokens.upto(own)
         self._drop(session, -(-len(session.tokens) // BLOCK_TOKENS))
         return own
 

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 
+from dsi_ray.core.path import Path
 from dsi_ray.models.base import CacheStats, Extension, ForwardCancelled, Forwarded, ModelInfo
-from dsi_ray.models.prefix import common_prefix
 
 
 class NgramIndex:
@@ -15,13 +15,13 @@ class NgramIndex:
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
-        self._tokens: tuple[int, ...] = ()
+        self._tokens = Path()
         self._indexed = 0
         self._ends: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
 
-    def move_to(self, tokens: tuple[int, ...]) -> None:
+    def move_to(self, tokens: Path) -> None:
         """Makes ``tokens`` the sequence; costs what changed since the last call."""
-        kept = min(common_prefix(self._tokens, tokens), self._indexed)
+        kept = min(self._tokens.common(tokens), self._indexed)
         for end in range(self._indexed, kept, -1):
             for ngram in self._ngrams(end):
                 self._ends[ngram].pop()
@@ -46,8 +46,8 @@ class NgramIndex:
 
     def _ngrams(self, end: int) -> list[tuple[int, ...]]:
         """The n-grams that end before position ``end``, shortest first."""
-        longest = min(self._longest, end)
-        return [self._tokens[end - length : end] for length in range(1, longest + 1)]
+        longest = self._tokens[max(0, end - self._longest) : end]
+        return [longest[-length:] for length in range(1, len(longest) + 1)]
 
 
 class LookupModel:

@@ -7,6 +7,7 @@ import torch
 from torch import distributed as dist
 
 from dsi_ray.config import ModelConfig
+from dsi_ray.core.path import Path
 from dsi_ray.models.blocks import BLOCK_TOKENS
 from dsi_ray.models.kv_cache import KVCache
 from dsi_ray.models.packed_model import Job, PackedModel, Step
@@ -92,7 +93,7 @@ def _measure(model: PackedModel, chunk: int) -> list[DeviceMemory]:
 def _largest_forward(model: PackedModel, tokens: int) -> None:
     """A forward of so many tokens, all of whose logits are wanted."""
     cache = KVCache(-(-tokens // BLOCK_TOKENS))
-    path = (0,) * tokens
+    path = Path.of((0,) * tokens)
     segment = cache.reserve("", path, 1, ())
     assert segment is not None, "the cache is made for it"
-    model.forward(Step.of([Job(path, tokens, segment)], cache.pool), threading.Event())
+    model.forward(Step.of([Job(path[:], tokens, segment)], cache.pool), threading.Event())

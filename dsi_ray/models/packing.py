@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from typing import Any, Protocol, TypeVar
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -213,8 +214,10 @@ def _positions(segment: Segment) -> range:
 
 
 def _slots(segment: Segment) -> list[int]:
+    first = segment.kept // BLOCK_TOKENS
+    blocks = segment.blocks[first:].tolist()
     places = (divmod(position, BLOCK_TOKENS) for position in _positions(segment))
-    return [segment.blocks[place] * BLOCK_TOKENS + rest for place, rest in places]
+    return [blocks[place - first] * BLOCK_TOKENS + rest for place, rest in places]
 
 
 def _grouped(segments: list[Segment]) -> Iterator[list[Segment]]:
@@ -268,11 +271,12 @@ def _group(segments: list[Segment], first: int, alone: bool, device: torch.devic
 
 def _blocks(segments: list[Segment], each: int, device: torch.device) -> Tensor | int:
     """What to read; shorter sessions are padded with their first block, which the mask hides."""
-    blocks = [
-        block
-        for segment in segments
-        for block in (*segment.blocks, *segment.blocks[:1] * (each - len(segment.blocks)))
-    ]
-    if blocks == list(range(blocks[0], blocks[0] + len(blocks))):
-        return blocks[0]
-    return torch.tensor(blocks, device=device)
+    firsts = [int(segment.blocks[0]) for segment in segments]
+    whole = all(segment.neighbours and len(segment.blocks) == each for segment in segments)
+    if whole and firsts == list(range(firsts[0], firsts[0] + each * len(firsts), each)):
+        return firsts[0]
+    blocks = numpy.empty((len(segments), each), numpy.int64)
+    for row, segment in zip(blocks, segments, strict=True):
+        row[: len(segment.blocks)] = segment.blocks
+        row[len(segment.blocks) :] = segment.blocks[0]
+    return torch.from_numpy(blocks).flatten().to(device)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
+from dsi_ray.core.path import Path
 from dsi_ray.models.base import CacheStats, Extension, ForwardCancelled, Forwarded, ModelInfo
 from dsi_ray.models.hashing import GOLDEN, mix
-from dsi_ray.models.prefix import common_prefix
 
 _TOKEN, _ACCEPT, _OTHER = range(3)
 
@@ -114,7 +114,7 @@ class SimulatedModel:
         self._simulation = simulation
         self._token_at = target_token if role is Role.TARGET else drafter_token
         self._jitter = random.Random(f"{simulation.seed} {role} {index}")
-        self._sessions: dict[str, tuple[int, ...]] = {}
+        self._sessions: dict[str, Path] = {}
         self._computed = 0
         self._reused = 0
 
@@ -143,7 +143,7 @@ class SimulatedModel:
 
     def cached(self, session: str, tokens: Sequence[int]) -> int:
         """Returns what the session has computed before."""
-        return common_prefix(self._sessions.get(session, ()), tuple(tokens))
+        return Path.of(tokens).common(self._sessions.get(session, Path()))
 
     def extend(
         self, batch: Sequence[Extension], stop: threading.Event

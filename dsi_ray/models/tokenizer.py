@@ -35,6 +35,10 @@ class Tokenizer(Protocol):
         """Returns what a token adds to the text, special ones included; maybe half a character."""
 
     @property
+    def max_token_bytes(self) -> int:
+        """No token stands for more bytes of a text than this."""
+
+    @property
     def special_ids(self) -> frozenset[int]:
         """The tokens that are not text."""
 
@@ -116,6 +120,12 @@ class PretrainedTokenizer:
         """Returns what a token adds to the text, special ones included; maybe half a character."""
         return self._token_bytes(token)
 
+    @cached_property
+    def max_token_bytes(self) -> int:
+        """No token stands for more bytes of a text than this."""
+        # Of byte-level pieces it is the letters that count, which never are more than their bytes.
+        return max(len(piece.encode()) for piece in self._tokenizer.get_vocab())
+
     @property
     def special_ids(self) -> frozenset[int]:
         """The tokens that are not text."""
@@ -178,6 +188,11 @@ class SimulatedTokenizer:
     def token_bytes(self, token: int) -> bytes:
         """Returns ``⟨id⟩``."""
         return f"⟨{token}⟩".encode()
+
+    @property
+    def max_token_bytes(self) -> int:
+        """``⟨id⟩`` of nine digits."""
+        return len("⟨123456789⟩".encode())
 
     @property
     def special_ids(self) -> frozenset[int]:

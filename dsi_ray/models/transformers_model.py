@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dsi_ray.core.path import Path
 from dsi_ray.models.base import (
     CacheStats,
     Extension,
@@ -25,7 +26,7 @@ from dsi_ray.models.guided.guides import Guides
 from dsi_ray.models.kv_cache import KVCache, Segment
 from dsi_ray.models.packed_model import Job, PackedModel, Step
 from dsi_ray.models.parallel import Leader
-from dsi_ray.models.sampling import choose, is_plain
+from dsi_ray.models.sampling import Occurrences, choose, is_plain
 from dsi_ray.models.tokenizer import Tokenizer
 from dsi_ray.models.trial import try_out
 
@@ -114,6 +115,7 @@ class TransformersModel:
             sampling_defaults=sampling_defaults,
         )
         self._guides = Guides(load_tokenizer, vocab_size)
+        self._occurrences: dict[str, Occurrences] = {}
         self._computed = self._reused = self._shared = 0
 
     @property
@@ -139,7 +141,7 @@ class TransformersModel:
 
     def cached(self, session: str, tokens: Sequence[int]) -> int:
         """Returns how many of ``tokens`` need not be computed."""
-        return self._cache.cached(session, tuple(tokens))
+        return self._cache.cached(session, Path.of(tokens))
 
     def extend(
         self, batch: Sequence[Extension], stop: threading.Event
@@ -161,6 +163,7 @@ class TransformersModel:
         """Ends a session, whose prefix others may still use; an unknown one is fine."""
         self._cache.release(session)
         self._guides.release(session)
+        self._occurrences.pop(session, None)
 
     def _admit(self, parts: Sequence[Extension], outcomes: Outcomes) -> Admitted:
         """Returns what can be computed now, all at once."""
@@ -267,4 +270,5 @@ class TransformersModel:
 
     def _sample(self, part: Extension, logits: Tensor) -> Forwarded:
         allowed = self._guides.allowed(part.session, part.tokens, part.wanted, part.sampling)
-        return choose(logits, part.tokens, part.sampling, allowed, part.proposals)
+        occurrences = self._occurrences.setdefault(part.session, Occurrences())
+        return choose(logits, part.tokens, part.sampling, allowed, part.proposals, occurrences)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from dsi_ray.core.path import Path
 from dsi_ray.models.base import ModelError
 from dsi_ray.models.device_errors import is_out_of_memory
 from dsi_ray.models.far_trial import far_length, far_trial
@@ -77,12 +78,16 @@ def _agrees(model: PackedModel, trial: Trial) -> bool:
 def _close(model: PackedModel, expected: Tensor, found: Tensor) -> bool:
     if expected.isnan().any():
         raise ModelError(f"it gives no numbers in {expected.dtype}; choose another dtype")
-    noise = _NOISE * torch.finfo(expected.dtype).eps * math.sqrt(model.layers)
-    return difference(expected, found) <= min(max(noise, _LEAST_TOLERANCE), _MOST_TOLERANCE)
+    resolution = torch.finfo(expected.dtype).eps
+    noise = _NOISE * resolution * math.sqrt(model.layers)
+    tolerance = min(max(noise, _LEAST_TOLERANCE), _MOST_TOLERANCE)
+    apart, spread = _distance(expected, found)
+    # A model that finds all tokens alike has only noise to compare.
+    return apart <= max(tolerance * spread, resolution)
 
 
-def difference(expected: Tensor, found: Tensor) -> float:
-    """How far logits are apart, relative to how far they spread: 0 to about 1.4.
+def _distance(expected: Tensor, found: Tensor) -> tuple[float, float]:
+    """How far logits are apart, and how far they spread, as root mean squares.
 
     What is the same for all tokens of a position does not count, nor do tokens that the model
     itself rules out.
@@ -90,10 +95,10 @@ def difference(expected: Tensor, found: Tensor) -> float:
     kept = expected > torch.finfo(expected.dtype).min / 2
     centred = []
     for logits in (expected, found):
-        rows = logits.float().where(kept, 0)
+        rows = logits.double().where(kept, 0)
         centred.append(rows - rows.mean(-1, keepdim=True))
-    difference, spread = (centred[0] - centred[1]).norm(), centred[0].norm()
-    return float(difference / spread)
+    root = math.sqrt(expected.numel())
+    return float((centred[0] - centred[1]).norm()) / root, float(centred[0].norm()) / root
 
 
 def _near_trial(model: PackedModel, text: int) -> tuple[Tensor, Tensor]:
@@ -115,10 +120,10 @@ def _forward(
 ) -> Tensor:
     jobs = []
     for (key, path), rows in zip(paths.items(), wanted, strict=True):
-        segment = cache.reserve(key, path, len(path) + 1 - rows, paths)
+        segment = cache.reserve(key, Path.of(path), len(path) + 1 - rows, paths)
         assert segment is not None
         jobs.append(Job(path[segment.kept :], rows, segment))
     logits = model.forward(Step.of(jobs, cache.pool), threading.Event())
     for key, path in paths.items():
-        cache.commit(key, path)
+        cache.commit(key, Path.of(path))
     return logits

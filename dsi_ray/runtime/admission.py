@@ -25,23 +25,35 @@ _NEED_LOGITS = (
 
 
 def check_request(
-    tokens: Sequence[int], params: SamplingParams, target: ModelInfo, max_model_len: int
+    tokens: Sequence[int],
+    params: SamplingParams,
+    target: ModelInfo,
+    max_model_len: int,
+    max_tokens: int | None = None,
 ) -> None:
     """Checks that the target can take a request.
+
+    Args:
+        tokens: The prompt.
+        params: What is asked of the output.
+        target: The target.
+        max_model_len: Most tokens of prompt and output together.
+        max_tokens: In the place of the one in ``params``, which cannot be 0.
 
     Raises:
         RequestError: It cannot.
     """
     if not tokens:
         raise RequestError("the prompt is empty: give at least one token", "prompt")
-    _check_ids("prompt", tokens, target)
-    if len(tokens) + params.max_tokens > max_model_len:
+    wanted = params.max_tokens if max_tokens is None else max_tokens
+    if len(tokens) + wanted > max_model_len:
         raise RequestError(
             f"the context holds {max_model_len} tokens, but the prompt has {len(tokens)} and "
-            f"max_tokens asks for {params.max_tokens} more: shorten the prompt or lower max_tokens",
+            f"max_tokens asks for {wanted} more: shorten the prompt or lower max_tokens",
             "prompt" if len(tokens) >= max_model_len else "max_tokens",
             code="context_length_exceeded",
         )
+    _check_ids("prompt", tokens, target)
     _check_sampling(params, target)
 
 

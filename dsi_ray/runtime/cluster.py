@@ -1,7 +1,10 @@
 """The Ray cluster that an engine runs on."""
 
 import re
+import signal
 import socket
+import sys
+import threading
 
 import ray
 
@@ -21,6 +24,7 @@ def connect(address: str | None) -> bool:
         return False
     if address is not None:
         _knock(address)
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             address=address or "local",
@@ -32,6 +36,8 @@ def connect(address: str | None) -> bool:
         raise _nobody_at(address) from error
     except OSError as error:
         raise ConfigError(_why_not_here(error)) from error
+    finally:
+        _unwind_at_sigterm(handler)
     return True
 
 
@@ -45,6 +51,16 @@ def _why_not_here(error: OSError) -> str:
     if "path length" in str(error):
         return "Ray cannot start here: the path in RAY_TMPDIR is too long for sockets; shorten it"
     return f"Ray cannot start here: {' '.join(str(error).split())}; see dsi-ray doctor"
+
+
+def _unwind_at_sigterm(handler: object) -> None:
+    """Puts back the handler of before; without one, SIGTERM ends blocks of code as Ctrl-C does.
+
+    What Ray leaves there writes a stack to stderr and aborts, and nothing is cleaned up.
+    """
+    if threading.current_thread() is threading.main_thread():
+        ours = handler if callable(handler) else lambda *_: sys.exit(128 + signal.SIGTERM)
+        signal.signal(signal.SIGTERM, ours)
 
 
 def disconnect() -> None:

@@ -10,15 +10,17 @@ from typing import Any
 import ray
 from ray.util.placement_group import PlacementGroup
 
-from dsi_ray.config import EngineConfig
+from dsi_ray.config import EngineConfig, Transport
 from dsi_ray.core.group import Group
-from dsi_ray.core.member import Said
+from dsi_ray.core.member import JobError, Said
 from dsi_ray.core.messages import (
     Cancel,
     Emit,
+    Ended,
     Event,
     Fail,
     Output,
+    Reason,
     Release,
     Role,
     ServerId,
@@ -26,21 +28,27 @@ from dsi_ray.core.messages import (
 )
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.active import Active, Deliver
+from dsi_ray.runtime.background import Background
 from dsi_ray.runtime.backoff import backoff
+from dsi_ray.runtime.clients import Clients
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.faults import Faults
 from dsi_ray.runtime.jobs import job_of
-from dsi_ray.runtime.life import Life, ended
+from dsi_ray.runtime.life import Life
 from dsi_ray.runtime.metrics.group import GroupMetrics, Report
 from dsi_ray.runtime.metrics.ray_export import keep_exporting
-from dsi_ray.runtime.outbox import Outbox
 from dsi_ray.runtime.outgoing import Outgoing
 from dsi_ray.runtime.placement import measure_pace, server_models, start_server
 from dsi_ray.runtime.ray_errors import root_cause
 from dsi_ray.runtime.request import Generation, TokenChunk, join
-from dsi_ray.runtime.servers import Background, Server
+from dsi_ray.runtime.servers import RemoteServer, Server
 from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
+from dsi_ray.runtime.transport.costs import MessageCosts
+from dsi_ray.runtime.transport.handshake import Address
+from dsi_ray.runtime.transport.lane import LaneEnded
+from dsi_ray.runtime.transport.opening import Offer, host_lane
 from dsi_ray.runtime.watchman import Watchman
 
 _STATUS_S = 1.0
@@ -56,11 +64,15 @@ class GroupInfo:
         drafters: The drafters' models, by rank.
         max_context: Most tokens, prompt and output, that each target server takes, of which its KV
             cache has to hold all. A drafter may take fewer.
+        transport: How its coordinator is talked to.
+        lane_ports: On the coordinator's node, for lanes from others.
     """
 
     target: ModelInfo
     drafters: tuple[ModelInfo, ...]
     max_context: int
+    transport: Transport
+    lane_ports: tuple[int, ...]
 
 
 class Coordinator:
@@ -80,7 +92,7 @@ class Coordinator:
         self._group: Group
         self._watchman: Watchman
         self._active: dict[str, Active] = {}
-        self._outboxes: dict[str, Outbox] = {}
+        self._clients = Clients(self._begin, self._leave, self._stop)
         self._outgoing = Outgoing()
         self._traces = TraceRecorder()
         self._metrics = GroupMetrics(self._servers)
@@ -108,56 +120,60 @@ class Coordinator:
         of = dict(zip(self._servers, infos, strict=True))
         contexts = {drafter: of[drafter].longest_text for drafter in drafters}
         self._group = Group(targets, drafters, pace, contexts)
-        self._watchman = Watchman(self._group, self._servers, self._execute, self._faults)
+        self._watchman = Watchman(
+            self._group, self._servers, self._lost, self._execute, self._faults
+        )
         self._background.start(self._watchman.watch())
         for server_id in self._servers:
             self._background.start(self._keep(server_id))
         self._background.start(keep_exporting(self.status))
+        self._background.start(self._clients.sweep())
         capacity = min(of[server].kv_capacity for server in targets)
         target = replace(of[targets[0]], kv_capacity=capacity)
         return GroupInfo(
             target,
             tuple(of[drafter] for drafter in drafters),
             target.longest_text,
+            self._config.transport,
+            self._config.lane_port_numbers,
         )
 
     async def live(self) -> None:
         """Never returns: who waits for it hears of the coordinator's end."""
         await asyncio.Event().wait()
 
-    async def submit(self, client: str, generation: Generation) -> None:
-        """Begins a request; what it gets goes into its client's stream."""
-        deliver = self._outboxes.setdefault(client, Outbox()).of(generation.id)
-        try:
-            self._admit(generation, deliver)
-        except Exception as error:
-            # The call itself is not waited for.
-            deliver(EngineError(f"{type(error).__name__}: {error}"))
+    async def lane(self, offer: Offer) -> AsyncIterator[Address]:
+        """Opens a lane for a client; lasts as long as it."""
+        async for address in host_lane(offer, self._clients.attach):
+            yield address
+
+    async def submit(self, client: str, ticket: str, generation: Generation) -> None:
+        """Begins a request of a client without a lane; see :meth:`Clients.submit`."""
+        self._clients.submit(client, ticket, generation)
 
     async def outputs(self, client: str, life: Life) -> AsyncIterator[bytes]:
-        """Yields what the requests of a client get. Closing it, or the client's end, ends them."""
-        outbox = self._outboxes.setdefault(client, Outbox())
-        end = self._background.start(ended(life))
-        end.add_done_callback(lambda _: outbox.close())
-        try:
-            async for item in outbox.stream():
-                yield item
-        finally:
-            end.cancel()
-            del self._outboxes[client]
-            for request in outbox.open:
-                self._leave(request)
+        """Yields what the requests of a client without a lane get; see :meth:`Clients.outputs`."""
+        async for item in self._clients.outputs(client, life):
+            yield item
+
+    async def abandon(self, ticket: str) -> None:
+        """Ends a request of a client without a lane; see :meth:`Clients.abandon`."""
+        self._clients.abandon(ticket)
 
     async def complete(self, generation: Generation) -> TokenChunk:
         """All tokens at once, in one message.
 
         Raises:
+            JobError: It cannot be admitted.
             EngineError: A server failed.
         """
         chunks: list[TokenChunk] = []
         done: asyncio.Future[TokenChunk] = asyncio.get_running_loop().create_future()
 
         def deliver(chunk: TokenChunk | EngineError) -> None:
+            if done.done():
+                # The call is being cancelled.
+                return
             if isinstance(chunk, EngineError):
                 done.set_exception(chunk)
                 return
@@ -171,16 +187,9 @@ class Coordinator:
         finally:
             self._leave(generation.id)
 
-    async def abandon(self, request: str) -> None:
-        """Ends a request that nobody waits for any more."""
-        self._leave(request)
-
     async def stop(self, request: str) -> None:
         """Ends a request whose text is complete: a last chunk without tokens follows."""
-        active = self._active.get(request)
-        if active is not None and not active.member.decoder.over:
-            active.stop()
-            self._leave(request)
+        self._stop(request)
 
     async def status(self) -> dict[str, Any]:
         """Requests in flight, what each server does, the latencies in force (ms), all metrics."""
@@ -218,6 +227,11 @@ class Coordinator:
         }
         return {**status, "metrics": self._metrics.snapshot(status, self._active.values())}
 
+    async def message_costs(self) -> list[MessageCosts]:
+        """What a message to a target server costs; to be asked while there are no requests."""
+        server = self._servers[ServerId(Role.TARGET, 0)]
+        return await server.message_costs() if isinstance(server, RemoteServer) else []
+
     async def trace(self, request: str, since: float) -> list[Trace]:
         """What each server did for a request, or for all parts of one; nothing if unknown."""
         traces = []
@@ -228,32 +242,54 @@ class Coordinator:
             traces.append(trace.snapshot(active.elapsed if active else 0.0, since))
         return traces
 
+    def _begin(self, generation: Generation, deliver: Deliver) -> None:
+        """Admits a request; what is wrong with it its client hears."""
+        try:
+            self._admit(generation, deliver)
+        except Exception as error:
+            deliver(EngineError(f"{type(error).__name__}: {error}"))
+
     def _admit(self, generation: Generation, deliver: Deliver) -> None:
         arrived = time.perf_counter()
-        member, said = self._group.admit(job_of(generation))
-        trace = self._traces.open(member.decoder.request, generation.decoding.algorithm)
-        self._active[generation.id] = Active(generation, member, trace, deliver, arrived)
-        self._execute(said)
+        # What is wrong up to here is the request's own.
+        job = job_of(generation)
+        with fatal_errors("the begin of a request", JobError):
+            member, said = self._group.admit(job)
+            trace = self._traces.open(member.decoder.request, generation.decoding.algorithm)
+            self._active[generation.id] = Active(generation, member, trace, deliver, arrived)
+            self._execute(said)
 
+    @fatal_errors("the end of a request")
+    def _stop(self, request: str) -> None:
+        active = self._active.get(request)
+        if active is not None and not active.member.decoder.over:
+            active.stop()
+            self._leave(request)
+
+    @fatal_errors("the end of a request")
     def _leave(self, request: str) -> None:
         """The client has all, or has gone: what still runs is cancelled."""
         active = self._active.get(request)
         if active is not None:
             active.trace.end(active.elapsed)
             self._execute(self._group.leave(request))
+            if request in self._active:
+                for server_id in active.member.known:
+                    self._servers[server_id].cancel_branches(request)
 
     async def _keep(self, server_id: ServerId) -> None:
         """Reads a server's events; once it has died, starts another in its place."""
         while True:
+            server = self._servers[server_id]
             try:
-                await self._servers[server_id].listen(self._on_events)
-            except ray.exceptions.RayError as error:
+                await server.listen(self._on_events)
+            except (ray.exceptions.RayError, LaneEnded, EOFError) as error:
                 self._lost[server_id] = self._faults.note(server_id, error)
-            # It may only be out of reach: it would keep its devices from the next.
-            self._servers[server_id].kill()
-            self._metrics.lost(server_id)
-            self._execute(self._group.lose(server_id))
-            await self._start_again(server_id)
+            self._lose(server_id)
+            if not await server.reopen():
+                # It may only be out of reach: it would keep its devices from the next.
+                server.kill()
+                await self._start_again(server_id)
             self._lost.pop(server_id, None)
             self._restarts += 1
             self._faults.back(server_id)
@@ -272,8 +308,26 @@ class Coordinator:
                 self._servers[server_id] = server
                 return
 
+    def _lose(self, server_id: ServerId) -> None:
+        """A server died, and with it its tasks, whose ends nobody else reports."""
+        self._metrics.lost(server_id)
+        tasks = self._group.tasks_of(server_id)
+        self._note([Ended(task, Reason.LOST) for task in tasks], crossed=False)
+        self._execute(self._group.lose(server_id))
+
+    @fatal_errors("the events of a server")
     def _on_events(self, events: list[Event]) -> None:
         """One item of a server's stream: everything that one of its steps produced."""
+        self._note(events, crossed=True)
+        self._execute(self._group.handle(events))
+
+    def _note(self, events: list[Event], *, crossed: bool) -> None:
+        """Counts what happened on one server and puts it into the traces.
+
+        Args:
+            events: What happened.
+            crossed: Whether it came in a message, if the server's messages cross a process.
+        """
         heard: dict[Active, ServerId] = {}
         reports: list[Report] = []
         for event in events:
@@ -287,10 +341,10 @@ class Coordinator:
             if not (isinstance(event, Output) and event.goes_on):
                 self._servers[server_id].ended(event.task)
         for active, server_id in heard.items():
-            active.messages += self._servers[server_id].crosses / len(heard)
+            messages = crossed and self._servers[server_id].messages > 0
+            active.messages += messages / len(heard)
         if reports:
-            self._metrics.heard(server_id, reports, self._servers[server_id].crosses)
-        self._execute(self._group.handle(events))
+            self._metrics.heard(server_id, reports, messages)
 
     def _execute(self, said: Iterable[Said]) -> None:
         for member, command in said:

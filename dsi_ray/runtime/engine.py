@@ -20,6 +20,7 @@ from dsi_ray.runtime.errors import RequestError
 from dsi_ray.runtime.group_handle import GroupHandle
 from dsi_ray.runtime.groups import Groups
 from dsi_ray.runtime.host import hosted
+from dsi_ray.runtime.prompts import Prompts
 from dsi_ray.runtime.reply import Reply, complete
 from dsi_ray.runtime.request import Chunk, Completion, Decoding, Generation
 from dsi_ray.runtime.text_facts import sampling_defaults
@@ -44,6 +45,7 @@ class Engine:
         sampling_defaults: Sampling parameters of requests that do not name them, from the
             target's generation_config.json; empty where that is off.
         max_model_len: Most tokens of prompt and output together.
+        prompts: Turn prompts into tokens.
         kv_capacity: Tokens that the KV caches of all target servers hold. With many requests each
             lives on one server; few take more, for they are on several.
 
@@ -62,6 +64,7 @@ class Engine:
         self.target: ModelInfo = info.target
         self.sampling_defaults = sampling_defaults(config, info.target)
         self.max_model_len = min(info.max_context, config.max_model_len or info.max_context)
+        self.prompts = Prompts(self.tokenizer, self.max_model_len)
         servers = config.sp_degree * config.num_groups
         self.kv_capacity = min(self.target.kv_capacity * servers, sys.maxsize)
 
@@ -71,13 +74,15 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def check(self, prompt: Sequence[int], params: SamplingParams) -> None:
-        """Checks that a request can be served.
+    def check(
+        self, prompt: Sequence[int], params: SamplingParams, max_tokens: int | None = None
+    ) -> None:
+        """Checks that a request can be served, with so many tokens instead of those in ``params``.
 
         Raises:
             RequestError: It cannot.
         """
-        check_request(prompt, params, self.target, self.max_model_len)
+        check_request(prompt, params, self.target, self.max_model_len, max_tokens)
         if params.guide is not None:
             try:
                 self._guides.check(params.guide)
@@ -161,7 +166,7 @@ class Engine:
         request_id: str | None = None,
     ) -> Generation:
         params = params or SamplingParams(**self.sampling_defaults)
-        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        tokens = self.prompts.tokens(prompt)
         self.check(tokens, params)
         eos = () if params.ignore_eos else self.target.eos_ids
         decoding = decoding or Decoding.default(self.config)

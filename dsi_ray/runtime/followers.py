@@ -1,7 +1,6 @@
 """A model server on several devices: an actor a device, of which the others follow the first."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,6 +9,7 @@ from ray.actor import ActorHandle
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import ServerId
 from dsi_ray.models.load import follow
+from dsi_ray.runtime.fatal import die
 
 if TYPE_CHECKING:
     from dsi_ray.models.parallel import Leader, Meeting
@@ -74,5 +74,5 @@ class Followers:
                 await end
         shard = await loaded
         for end in self._ends:
-            end.add_done_callback(lambda _: os._exit(1))
+            end.add_done_callback(lambda _: die("another rank has ended"))
         return shard

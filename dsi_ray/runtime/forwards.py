@@ -2,12 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from dsi_ray.core.batch import Part, PartResult, ServerBatch
-from dsi_ray.core.messages import Ended, Event, Mode, Reason, Task
+from dsi_ray.core.messages import Ended, Event, Reason
 from dsi_ray.models.base import (
     DeviceLost,
     Extension,
@@ -18,6 +18,8 @@ from dsi_ray.models.base import (
     RequestTooHard,
     Sampling,
 )
+from dsi_ray.runtime.fatal import supervise
+from dsi_ray.runtime.wire import Work
 
 R = TypeVar("R")
 
@@ -31,13 +33,14 @@ class Forwards:
     Args:
         name: Of the thread.
         chunk: Most tokens of prefill in a forward.
-        listener: Hears, in any thread and in order, what happened and whether anybody waits for it.
+
+    Attributes:
+        listener: Hears, in any thread but one at a time and in order, what happened and whether
+            anybody waits for it.
     """
 
-    def __init__(
-        self, name: str, chunk: int, listener: Callable[[list[Event], bool], None]
-    ) -> None:
-        self._listener = listener
+    def __init__(self, name: str, chunk: int) -> None:
+        self.listener: Callable[[list[Event], bool], None]
         self._lock = threading.Lock()
         """Of all below; never held during a forward."""
         self._batch = ServerBatch(chunk)
@@ -79,46 +82,55 @@ class Forwards:
             self._wake()
         return probe
 
-    def submit(self, calls: Sequence[tuple[Task, Mode, Sampling]]) -> None:
-        """Takes tasks in."""
-        with self._lock:
-            events: list[Event] = []
-            for task, mode, sampling in calls:
-                self._samplings[task.request] = sampling
-                events += self._batch.submit(task, mode)
-            self._take(events, [task.request for task, _, _ in calls])
+    def take(self, work: Work) -> None:
+        """Takes in what there is at one moment: new tasks, then cancellations, then releases.
 
-    def cancel(self, tasks: Sequence[tuple[str, int]]) -> None:
-        """Ends tasks, given with their requests; unknown ones are fine.
-
-        A forward of which nobody needs anything any more stops at its next layer.
+        Unknown tasks and requests are fine. A forward of which nobody needs anything any more
+        stops at its next layer.
         """
         with self._lock:
-            events = [event for task in tasks for event in self._batch.cancel(*task)]
-            self._take(events, [request for request, _ in tasks])
+            events: list[Event] = []
+            for task, mode, sampling in work.starts:
+                self._samplings[task.request] = sampling
+                events += self._batch.submit(task, mode)
+            for request, cancelled in work.cancels:
+                events += self._batch.cancel(request, cancelled)
+            for request in work.releases:
+                self._release(request)
+            self._pass_on(events, work.requests)
 
-    def release(self, requests: Sequence[str]) -> None:
-        """Forgets requests, whose tasks have ended."""
+    def abort(self, request: str) -> None:
+        """Ends all tasks of a request; an unknown one is fine."""
         with self._lock:
-            for request in requests:
-                self._batch.release(request)
-                self._samplings.pop(request, None)
-            self._released += requests
-            self._wake()
+            self._pass_on(self._batch.abort(request), [request])
 
-    def _take(self, events: list[Event], requests: Sequence[str]) -> None:
-        """Passes events on and lets the thread see what has changed."""
+    def clear(self) -> None:
+        """Ends all tasks and forgets all requests."""
+        with self._lock:
+            requests = self._batch.requests
+            events = [event for request in requests for event in self._batch.abort(request)]
+            self._pass_on(events, requests)
+            for request in requests:
+                self._release(request)
+
+    def _release(self, request: str) -> None:
+        self._batch.release(request)
+        self._samplings.pop(request, None)
+        self._released.append(request)
+
+    def _pass_on(self, events: list[Event], requests: Collection[str]) -> None:
+        """Tells what happened and lets the thread see what has changed."""
         if self._batch.interrupted:
             self._stop.set()
         # What an idle request has to say would find no later output to travel with.
         waited_for = any(map(self._batch.is_idle, requests)) or not all(map(_can_wait, events))
-        self._listener(events, waited_for)
+        self.listener(events, waited_for)
         self._wake()
 
     def _wake(self) -> None:
         if not self._working:
             self._working = True
-            self._executor.submit(self._work)
+            supervise(self._executor.submit(self._work), "the forwards")
 
     def _work(self) -> None:
         """Computes until nothing is left."""
@@ -162,7 +174,7 @@ class Forwards:
         requests = [part.request for part, _ in parts]
         results = dict(zip(requests, map(_result, outcomes), strict=True))
         with self._lock:
-            self._take(self._batch.finish(results, seconds), requests)
+            self._pass_on(self._batch.finish(results, seconds), requests)
 
 
 def _result(outcome: Forwarded | Exception) -> PartResult:

@@ -11,6 +11,7 @@ from dsi_ray.runtime.group_handle import GroupHandle
 from dsi_ray.runtime.roster import Roster, Standing
 from dsi_ray.runtime.router import Router
 from dsi_ray.runtime.trace.spans import Trace
+from dsi_ray.runtime.transport.costs import MessageCosts
 
 
 class Groups:
@@ -26,7 +27,7 @@ class Groups:
     def __init__(self, roster: Roster) -> None:
         self.info = roster.info
         self._standing: Sequence[Standing] = roster.groups
-        self._handles = [GroupHandle(group.coordinator) for group in roster.groups]
+        self._handles = [GroupHandle(group.coordinator, self.info) for group in roster.groups]
         self._router = Router(len(roster.groups))
         for index, group in enumerate(roster.groups):
             if group.error is not None:
@@ -40,7 +41,7 @@ class Groups:
             before, self._standing = self._standing, roster.groups
             for index, (old, new) in enumerate(zip(before, roster.groups, strict=True)):
                 if new.coordinator != old.coordinator:
-                    self._handles[index] = GroupHandle(new.coordinator)
+                    self._handles[index] = GroupHandle(new.coordinator, self.info)
                 if new.error is not None:
                     self._router.exclude(index)
                 elif new != old:
@@ -72,6 +73,10 @@ class Groups:
     async def status(self) -> list[dict[str, Any]]:
         """What each group does now."""
         return await asyncio.gather(*map(self._status, range(len(self._handles))))
+
+    async def message_costs(self) -> list[MessageCosts]:
+        """What a message to a target server of the first group costs."""
+        return await self._handles[0].message_costs()
 
     async def trace(self, request: str, since: float) -> list[Trace]:
         """What the groups know of a request, whose parts may be in several, in order of parts."""

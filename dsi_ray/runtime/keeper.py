@@ -12,6 +12,7 @@ from dsi_ray.config import EngineConfig
 from dsi_ray.models.vocabulary import check_vocabularies
 from dsi_ray.runtime.backoff import backoff
 from dsi_ray.runtime.coordinator import GroupInfo
+from dsi_ray.runtime.fatal import die
 from dsi_ray.runtime.hosted_group import HostedGroup
 from dsi_ray.runtime.placement import on_devices
 from dsi_ray.runtime.roster import Roster, Standing
@@ -85,19 +86,28 @@ class Keeper:
 
     def _watch(self, index: int) -> None:
         group = self._groups[index]
-        group.when_lost(lambda: self._lose(index, group))
+        group.when_lost(lambda: self._guard(self._lose, index, group))
         self._start(self._kill_if_it_hangs, index, group)
 
     def _start(self, target: Callable[..., None], *args: object) -> None:
         """Runs it in a thread of its own: callers may be Ray's threads."""
 
         def run() -> None:
-            target(*args)
+            self._guard(target, *args)
             self._threads.discard(thread)
 
         thread = threading.Thread(target=run, name=f"keeper-{target.__name__}", daemon=True)
         self._threads.add(thread)
         thread.start()
+
+    def _guard(self, call: Callable[..., None], *args: object) -> None:
+        """Ends the process if ``call`` fails: a lost group would stay lost."""
+        try:
+            call(*args)
+        except Exception as error:
+            # At the end of the process Ray goes first.
+            if ray.is_initialized() and not self._closed.is_set():
+                die("the keeper of the groups", error)
 
     def _kill_if_it_hangs(self, index: int, group: HostedGroup) -> None:
         while group is self._groups[index] and not self._closed.wait(PING_S):

@@ -7,7 +7,8 @@ event loop takes calls; forwards run one at a time in a thread beside it, each f
 import asyncio
 import functools
 import os
-from collections import deque
+import socket
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,15 +16,19 @@ from typing import Any
 from ray.actor import ActorHandle
 
 from dsi_ray.config import ModelConfig
-from dsi_ray.core.messages import Ended, Event, Output, Reason, ServerId
+from dsi_ray.core.messages import Event, ServerId
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.models.load import load_model
+from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.followers import Follower, Followers
 from dsi_ray.runtime.forwards import Forwards
+from dsi_ray.runtime.transport.handshake import Address
+from dsi_ray.runtime.transport.lane import Lane
+from dsi_ray.runtime.transport.opening import Offer, host_lane
+from dsi_ray.runtime.transport.served_calls import ServedCalls
+from dsi_ray.runtime.transport.served_lane import ServedLane
 from dsi_ray.runtime.warm_up import measure_forwards
 from dsi_ray.runtime.wire import Work, pack_events, unpack_work
-
-_EARLY_CANCELS = 256
 
 
 class ModelServer:
@@ -47,12 +52,9 @@ class ModelServer:
         self._group = group
         self._config = config
         self._followers = Followers(followers) if followers else None
-        self._forwards = Forwards(f"{server}-forward", config.prefill_chunk, self._hear)
-        self._ends: dict[int, asyncio.Event] = {}
-        self._early: deque[int] = deque(maxlen=_EARLY_CANCELS)
-        """Cancelled tasks that have not arrived: calls need not keep their order."""
-        self._outbox: deque[list[Event]] = deque()
-        self._has_events = asyncio.Event()
+        self._forwards = Forwards(f"{server}-forward", config.prefill_chunk)
+        self._calls: ServedCalls
+        self._lane: ServedLane | None = None
 
     def __repr__(self) -> str:
         return f"ModelServer(group {self._group}, {self._server})"
@@ -63,7 +65,8 @@ class ModelServer:
         Raises:
             ModelError: It cannot be used.
         """
-        self._loop = asyncio.get_running_loop()
+        self._calls = ServedCalls(self._forwards)
+        self._forwards.listener = self._calls.hear
         load = functools.partial(load_model, self._config, self._server.role, self._server.index)
         if self._followers is None:
             self._model = await asyncio.wrap_future(self._forwards.start(load))
@@ -77,83 +80,74 @@ class ModelServer:
         """Warms the model up; seconds of a forward by the number of its tokens, 1 first."""
         return await asyncio.wrap_future(self._forwards.run(measure_forwards))
 
-    async def ping(self) -> None:
-        """Answers, for measuring the latency of messages."""
-
     async def probe(self) -> None:
         """Returns once the forward that is under way has ended."""
         await asyncio.wrap_future(self._forwards.probe())
 
-    async def run(self, work: Work) -> None:
-        """Runs tasks, cancels others, and returns at the end of the last one that it runs.
+    async def lane(self, offer: Offer) -> AsyncIterator[Address]:
+        """Opens a lane for the coordinator, and with it everything anew; lasts as long as it."""
+        async for address in host_lane(offer, self.attach):
+            yield address
 
-        What they yield goes into :meth:`events`. Cancelling this call ends its tasks and stops
-        their forward at the next layer.
+    async def branches(self, request: str) -> None:
+        """Lasts as long as a request is here over the lane; cancelling this call ends its tasks.
+
+        So whatever runs for a request ends with an object ref, also if the lane does not move.
         """
-        starts = [start for start in work.starts if start[0].id not in self._early]
-        ends = {task.id: asyncio.Event() for task, _, _ in starts}
-        self._ends |= ends
-        if starts:
-            self._forwards.submit(starts)
-        if work.cancels:
-            self._early += [task for _, task in work.cancels if task not in self._ends]
-            self._forwards.cancel(work.cancels)
-        if work.releases:
-            self._forwards.release(work.releases)
-        cancelled: list[Event] = [
-            Ended(task.id, Reason.CANCELLED) for task, _, _ in work.starts if task.id not in ends
-        ]
-        if cancelled:
-            self._hear(cancelled, urgent=True)
+        if self._lane is None or (released := self._lane.released(request)) is None:
+            return
         try:
-            for ended in ends.values():
-                await ended.wait()
+            await released.wait()
         except asyncio.CancelledError:
-            self._forwards.cancel([(task.request, task.id) for task, _, _ in starts])
+            self._forwards.abort(request)
             raise
 
-    async def run_packed(self, work: bytes) -> None:
-        """:meth:`run` for callers in other processes."""
-        await self.run(unpack_work(work))
+    async def run(self, work: Work) -> None:
+        """Runs work for a caller without a lane; see :meth:`ServedCalls.run`."""
+        await self._calls.run(work)
 
-    async def events(self) -> AsyncIterator[list[Event]]:
-        """Yields what happened since the last item, for all requests together."""
-        while True:
-            await self._has_events.wait()
-            self._has_events.clear()
-            events: list[Event] = []
-            while self._outbox:
-                events += self._outbox.popleft()
-            if events:
-                yield events
+    async def run_packed(self, work: bytes) -> None:
+        """:meth:`run` for callers in other processes, who do not read how it ends."""
+        with fatal_errors("a call of the coordinator"):
+            await self._calls.run(unpack_work(work))
+
+    def events(self) -> AsyncIterator[list[Event]]:
+        """What happened, for a caller without a lane; see :meth:`ServedCalls.events`."""
+        return self._calls.events()
 
     async def stream(self) -> AsyncIterator[bytes]:
         """:meth:`events` for listeners in other processes."""
-        async for events in self.events():
+        async for events in self._calls.events():
             yield pack_events(events)
+
+    async def ping(self) -> None:
+        """Answers, for measuring the latency of calls."""
 
     async def status(self) -> dict[str, Any]:
         """What the server does now."""
         return {
             "server": str(self._server),
             "pid": os.getpid(),
+            "processor_s": time.process_time(),
             "model": self._model.info.name,
             "running_tasks": self._forwards.busy,
+            "transport": "calls" if self._lane is None else "lane",
             "cache": asdict(self._model.cache_stats),
         }
 
-    def _hear(self, events: list[Event], urgent: bool) -> None:
-        """Takes events from the thread of the forwards, or from this one, in order."""
-        self._outbox.append(events)
-        over = [e.task for e in events if not (isinstance(e, Output) and e.goes_on)]
-        if over or urgent:
-            self._loop.call_soon_threadsafe(self._publish, over, urgent)
+    def attach(self, connection: socket.socket) -> Lane:
+        """Takes a new lane in the place of the one before, if there is one."""
+        if self._lane is not None:
+            self._lane.lane.close()
+        self._forwards.clear()
+        served = self._lane = ServedLane(connection, self._server, self._forwards.take)
+        self._forwards.listener = served.hear
+        served.lane.end.add_done_callback(lambda _: self._detach(served))
+        return served.lane
 
-    def _publish(self, over: list[int], urgent: bool) -> None:
-        """Lets the calls of ended tasks return, and the event stream go on."""
-        for task in over:
-            ended = self._ends.pop(task, None)
-            if ended is not None:
-                ended.set()
-        if urgent:
-            self._has_events.set()
+    @fatal_errors("a lane")
+    def _detach(self, served: ServedLane) -> None:
+        """A lane has ended, and with it whoever waits for its work, unless there is another."""
+        if self._lane is served:
+            self._lane = None
+            self._forwards.clear()

@@ -4,39 +4,25 @@ import asyncio
 import pickle
 from collections.abc import AsyncIterator
 
-from dsi_ray.runtime.active import Deliver
 from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.request import TokenChunk
 
 Delivery = tuple[str, TokenChunk | EngineError]
-"""A request's id and what it gets."""
+"""A ticket, and what the request gets that was submitted with it."""
 
 
 class Outbox:
-    """Collects what all requests of a client get until the stream takes it.
-
-    Attributes:
-        open: The requests that will get more.
-    """
+    """Collects what all requests of a client get until the stream takes it."""
 
     def __init__(self) -> None:
-        self.open: set[str] = set()
         self._waiting: list[Delivery] = []
         self._has_some = asyncio.Event()
         self._closed = False
 
-    def of(self, request: str) -> Deliver:
-        """Where to put what a request gets."""
-
-        self.open.add(request)
-
-        def deliver(chunk: TokenChunk | EngineError) -> None:
-            if isinstance(chunk, EngineError) or chunk.finish_reason is not None:
-                self.open.discard(request)
-            self._waiting.append((request, chunk))
-            self._has_some.set()
-
-        return deliver
+    def put(self, ticket: str, chunk: TokenChunk | EngineError) -> None:
+        """Takes what a request gets."""
+        self._waiting.append((ticket, chunk))
+        self._has_some.set()
 
     def close(self) -> None:
         """Ends the stream: nobody reads it."""

@@ -27,7 +27,7 @@ class Outgoing:
     def send(self, servers: dict[ServerId, Server]) -> dict[str, float]:
         """Sends everything, new tasks first.
 
-        Returns the messages by request, calls and their replies; those for several are shared.
+        Returns the messages by request; those for several are shared.
         """
         work, self._work = self._work, {}
         messages: dict[str, float] = {}
@@ -35,8 +35,8 @@ class Outgoing:
             server = servers[server_id]
             server.send(work[server_id])
             requests = work[server_id].requests
-            for request in requests if server.crosses else ():
-                messages[request] = messages.get(request, 0.0) + 2 / len(requests)
+            for request in requests if server.messages else ():
+                messages[request] = messages.get(request, 0.0) + server.messages / len(requests)
         return messages
 
     def _of(self, server: ServerId) -> Work:

@@ -97,7 +97,11 @@ def start_server(
     rank_actor = ray.remote(Follower).options(**options)
     followers = [rank_actor.remote(model, server_id, group, rank) for rank in range(1, model.ranks)]
     actor = ray.remote(ModelServer).options(**options, max_concurrency=10_000)
-    return RemoteServer(actor.remote(model, server_id, group, followers))
+    return RemoteServer(
+        actor.remote(model, server_id, group, followers),
+        config.transport,
+        config.lane_port_numbers,
+    )
 
 
 def runs_inside(model: ModelConfig) -> bool:

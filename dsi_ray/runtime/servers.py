@@ -1,39 +1,47 @@
 """How the coordinator speaks to a model server: in another process, or in its own."""
 
-import asyncio
-import contextlib
-import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+import logging
 from typing import Any, Protocol
 
 import ray
 from ray.actor import ActorHandle
 
-from dsi_ray.core.messages import Ended, Event, Reason
+from dsi_ray.config import Transport
 from dsi_ray.models.base import ModelInfo
+from dsi_ray.runtime.background import Background
+from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.model_server import ModelServer
-from dsi_ray.runtime.wire import Work, pack_work, unpack_events
+from dsi_ray.runtime.transport.costs import MessageCosts, measure_costs
+from dsi_ray.runtime.transport.lane import LaneEnded
+from dsi_ray.runtime.transport.work_calls import Listener, WorkCalls
+from dsi_ray.runtime.transport.work_lane import WorkLane
+from dsi_ray.runtime.wire import Work
 
-_PINGS = 8
-
-Listener = Callable[[list[Event]], None]
+_LOGGER = logging.getLogger(__name__)
+_ADVICE = "open the lane_ports between the nodes, or set transport: calls"
 
 
 class Server(Protocol):
     """A model server and the tasks that were sent to it."""
 
-    crosses: bool
-    """Whether messages to and from it cross a process."""
+    @property
+    def messages(self) -> int:
+        """What crosses a process for a piece of work; 0 for a server in this process."""
 
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports, as long as it lives."""
+
+    async def reopen(self) -> bool:
+        """Makes a server usable again that was no more listened to; False if it is lost."""
 
     def send(self, work: Work) -> None:
         """Sends all that there is for the server at one moment; returns at once."""
 
     def ended(self, task: int) -> None:
         """Notes that a task's end was heard."""
+
+    def cancel_branches(self, request: str | None = None) -> None:
+        """Ends by ``ray.cancel`` what the server does for a request, or for all."""
 
     async def load(self) -> ModelInfo:
         """Loads its model; comes first."""
@@ -54,77 +62,88 @@ class Server(Protocol):
         """Ends the server's process, if it has one of its own."""
 
 
-@dataclass(slots=True)
-class _Call:
-    """A call under way and those of its tasks whose end was not heard."""
-
-    ref: "ray.ObjectRef[None]"
-    tasks: set[int]
-
-
 class RemoteServer:
-    """A model server in a Ray actor."""
+    """A model server in a Ray actor.
 
-    crosses = True
+    Args:
+        actor: Its handle.
+        transport: How to talk to it.
+        ports: Of its node, for lanes between nodes.
+    """
 
-    def __init__(self, actor: "ActorHandle[ModelServer]") -> None:
+    def __init__(
+        self, actor: "ActorHandle[ModelServer]", transport: Transport, ports: tuple[int, ...]
+    ) -> None:
         self._actor: Any = actor
-        self._calls: dict[int, _Call] = {}
-        self._listener: Listener | None = None
-        self._background = Background()
+        self._transport = transport
+        self._ports = ports
+        self._channel: WorkLane | WorkCalls = WorkCalls(actor)
 
-    async def listen(self, listener: Listener) -> None:
-        """Passes on the items of the server's event stream.
-
-        Raises:
-            RayActorError: The server died.
-        """
-        self._listener = listener
-        async for item in self._actor.stream.options(num_returns="streaming").remote():
-            listener(unpack_events(await item))
-
-    def send(self, work: Work) -> None:
-        """Sends all that there is for the server at one moment: an actor call.
-
-        Where only the tasks of one call are to end, ``ray.cancel`` ends the call.
-        """
-        if work.cancels and not work.starts and not work.releases:
-            call = self._calls.get(work.cancels[0][1])
-            if call is not None and call.tasks == {task for _, task in work.cancels}:
-                # Off the event loop: it blocks for a part of a millisecond.
-                self._background.start(self._cancel(call))
-                return
-        ref = self._actor.run_packed.remote(pack_work(work))
-        tasks = {task.id for task, _, _ in work.starts}
-        self._calls |= dict.fromkeys(tasks, _Call(ref, tasks))
-
-    def ended(self, task: int) -> None:
-        """Notes that a task's end was heard."""
-        call = self._calls.pop(task, None)
-        if call is not None:
-            call.tasks.discard(task)
+    @property
+    def messages(self) -> int:
+        """What crosses a process for a piece of work."""
+        return self._channel.messages
 
     async def load(self) -> ModelInfo:
-        """Loads its model; comes first.
+        """Loads its model and opens a lane; comes first.
 
         Raises:
             ModelError: It cannot be used.
+            EngineError: No lane can be opened, and there may be nothing else.
         """
-        return await self._actor.load.remote()  # type: ignore[no-any-return]
+        info: ModelInfo = await self._actor.load.remote()
+        if self._transport is not Transport.CALLS:
+            lane = WorkLane(self._actor, self._ports)
+            try:
+                await lane.open()
+            except LaneEnded as error:
+                if self._transport is Transport.LANES:
+                    raise EngineError(f"{self._actor}: {error}; {_ADVICE}") from error
+                _LOGGER.warning("%s: %s; messages go by actor calls", self._actor, error)
+            else:
+                self._channel = lane
+        return info
+
+    async def listen(self, listener: Listener) -> None:
+        """Passes on what the server reports.
+
+        Raises:
+            RayActorError: The server died.
+            LaneEnded: Its lane ended, and most likely it.
+            EOFError: Its stream ended: nothing more would be heard of it.
+        """
+        await self._channel.listen(listener)
+
+    async def reopen(self) -> bool:
+        """Makes a server usable again whose lane has ended; False if it is lost."""
+        return await self._channel.reopen()
+
+    def send(self, work: Work) -> None:
+        """Sends all that there is for the server at one moment; returns at once."""
+        self._channel.send(work)
+
+    def ended(self, task: int) -> None:
+        """Notes that a task's end was heard."""
+        self._channel.ended(task)
+
+    def cancel_branches(self, request: str | None = None) -> None:
+        """Ends by ``ray.cancel`` what the server does for a request, or for all."""
+        self._channel.cancel_branches(request)
 
     async def measure(self) -> list[tuple[int, float]]:
         """Seconds of a forward by the number of its tokens, 1 first."""
         return await self._actor.measure.remote()  # type: ignore[no-any-return]
 
     async def latency(self) -> tuple[float, float]:
-        """Half of the fastest round trip, and the least processor time that one took here."""
-        trips, work = [], []
-        for _ in range(_PINGS):
-            started, worked = time.perf_counter(), time.process_time()
-            await self._actor.ping.remote()
-            trips.append(time.perf_counter() - started)
-            work.append(time.process_time() - worked)
-        return min(trips) / 2, min(work)
+        """Seconds until a message to it arrives, and of this process's processor time for it."""
+        return await self._channel.latency()
+
+    async def message_costs(self) -> list[MessageCosts]:
+        """What a message costs on its lane, if it has one, and by actor calls."""
+        channels: list[tuple[str, WorkLane | WorkCalls]] = [("calls", WorkCalls(self._actor))]
+        if isinstance(self._channel, WorkLane):
+            channels.insert(0, ("lane", self._channel))
+        return [await measure_costs(name, channel.ping, self.status) for name, channel in channels]
 
     async def status(self) -> dict[str, Any]:
         """What the server does now."""
@@ -142,24 +161,11 @@ class RemoteServer:
         """Ends the server's process."""
         ray.kill(self._actor)
 
-    async def _cancel(self, call: _Call) -> None:
-        """Ends a call and reports the ends of its tasks.
-
-        A call that had begun reports them by itself. This is for one that had not; of two ends the
-        second is ignored.
-        """
-        tasks = tuple(call.tasks)
-        await asyncio.get_running_loop().run_in_executor(None, ray.cancel, call.ref)
-        with contextlib.suppress(ray.exceptions.RayError):
-            await call.ref
-        if self._listener is not None:
-            self._listener([Ended(task, Reason.CANCELLED) for task in tasks])
-
 
 class LocalServer:
     """A model server inside the coordinator, for a drafter without a device of its own."""
 
-    crosses = False
+    messages = 0
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
@@ -174,6 +180,10 @@ class LocalServer:
         async for events in self._server.events():
             listener(events)
 
+    async def reopen(self) -> bool:
+        """It cannot be lost without this process."""
+        return False
+
     def send(self, work: Work) -> None:
         """Hands over all that there is for the server at one moment."""
         self._background.start(self._server.run(work))
@@ -181,23 +191,12 @@ class LocalServer:
     def ended(self, task: int) -> None:
         """Nothing to note."""
 
+    def cancel_branches(self, request: str | None = None) -> None:
+        """Nothing: what is sent arrives."""
+
     async def latency(self) -> tuple[float, float]:
         """No message leaves the process."""
         return 0.0, 0.0
 
     def kill(self) -> None:
         """A thread cannot be killed: the server stays suspected until it answers."""
-
-
-class Background:
-    """Coroutines that nobody awaits; asyncio itself would forget them."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Runs it on the current loop."""
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task

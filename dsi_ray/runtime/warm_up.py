@@ -3,6 +3,7 @@
 import statistics
 import time
 
+from dsi_ray.core.path import Path
 from dsi_ray.models.base import Extension, LanguageModel, Sampling, extend_one
 from dsi_ray.params import SamplingParams
 
@@ -36,5 +37,5 @@ def _seconds(model: LanguageModel, tokens: list[int], count: int) -> float:
     tokens += [0] * count
     greedy = Sampling(SamplingParams(), len(tokens))
     started = time.perf_counter()
-    extend_one(model, Extension(_SESSION, tuple(tokens), start, greedy))
+    extend_one(model, Extension(_SESSION, Path.of(tokens), start, greedy))
     return time.perf_counter() - started

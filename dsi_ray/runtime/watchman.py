@@ -1,15 +1,16 @@
 """Watchman: notices servers that hang, and starts those again that do not come to themselves."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import ray
 
 from dsi_ray.core.group import Group
 from dsi_ray.core.member import Said
 from dsi_ray.core.messages import ServerId
+from dsi_ray.runtime.background import Background
 from dsi_ray.runtime.faults import Faults
-from dsi_ray.runtime.servers import Background, Server
+from dsi_ray.runtime.servers import Server
 
 _TICK_S = 0.5
 _PATIENCE = 10.0
@@ -22,6 +23,7 @@ class Watchman:
     Args:
         group: Told who is suspected and who is back.
         servers: Those that live now; kept up to date by the coordinator.
+        lost: Those of which it hears nothing; likewise.
         execute: Carries out what the group says.
         faults: Told of what it finds.
 
@@ -33,12 +35,14 @@ class Watchman:
         self,
         group: Group,
         servers: Mapping[ServerId, Server],
+        lost: Container[ServerId],
         execute: Callable[[Iterable[Said]], None],
         faults: Faults,
     ) -> None:
         self.suspected: set[ServerId] = set()
         self._group = group
         self._servers = servers
+        self._lost = lost
         self._execute = execute
         self._faults = faults
         self._background = Background()
@@ -58,6 +62,7 @@ class Watchman:
                 if server_id not in self.suspected:
                     self.suspected.add(server_id)
                     self._faults.hung(server_id)
+                    self._servers[server_id].cancel_branches()
                     self._background.start(self._wait_for(server_id, _PATIENCE * given))
 
     async def _wait_for(self, server_id: ServerId, seconds: float) -> None:
@@ -74,5 +79,8 @@ class Watchman:
             return
         finally:
             self.suspected.discard(server_id)
+        if server_id in self._lost:
+            # Its lane ended meanwhile: the coordinator opens another.
+            return
         self._faults.back(server_id)
         self._execute(self._group.restore(server_id))

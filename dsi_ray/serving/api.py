@@ -1,9 +1,11 @@
 """The routes, and what surrounds them. Plain ASGI: nothing here knows of Serve."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import dsi_ray
 from dsi_ray.runtime.engine import Engine
@@ -12,6 +14,7 @@ from dsi_ray.serving.body_limit import BodyLimit
 from dsi_ray.serving.client import PeerAddress
 from dsi_ray.serving.config import ServingConfig
 from dsi_ray.serving.errors import install_handlers
+from dsi_ray.serving.head import Head
 from dsi_ray.serving.instrument import Instrument
 from dsi_ray.serving.page import install_page
 from dsi_ray.serving.request_id import RequestId
@@ -20,9 +23,21 @@ from dsi_ray.serving.service import Service
 from dsi_ray.serving.traces import install_traces
 
 
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An application and its routes."""
+
+    app: ASGIApp
+    routes: list[BaseRoute]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        await self.app(scope, receive, send)
+
+
 def build_api(
     engine: Engine, config: ServingConfig, keys: Collection[bytes] = (), ingress: int = 0
-) -> ASGIApp:
+) -> Api:
     """Returns the HTTP API of ``engine``.
 
     Args:
@@ -38,7 +53,16 @@ def build_api(
     about.add_routes(routes, service)
     install_page(routes)
     install_traces(routes, engine)
-    app: ASGIApp = BodyLimit(routes, config.max_body_bytes)
+    app: ASGIApp = BodyLimit(routes, config, _paths_with_body(routes))
     if keys:
         app = Auth(app, keys, config.open_paths)
-    return RequestId(Instrument(PeerAddress(app), service.metrics))
+    app = RequestId(Head(Instrument(PeerAddress(app), service.metrics)))
+    return Api(app, routes.routes)
+
+
+def _paths_with_body(app: FastAPI) -> set[str]:
+    return {
+        route.path
+        for route in app.routes
+        if isinstance(route, Route) and "POST" in (route.methods or ())
+    }

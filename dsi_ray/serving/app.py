@@ -15,6 +15,7 @@ from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
 from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.fatal import supervise
 from dsi_ray.runtime.groups import Groups
 from dsi_ray.runtime.keeper import Keeper
 from dsi_ray.runtime.life import Life, ended
@@ -22,6 +23,7 @@ from dsi_ray.runtime.roster import Roster
 from dsi_ray.serving.api import build_api
 from dsi_ray.serving.auth import read_keys
 from dsi_ray.serving.config import ServingConfig
+from dsi_ray.serving.edge import Edge
 
 APP_NAME = "dsi-ray"
 HOST_NAME = "Groups"
@@ -110,8 +112,10 @@ class Ingress:
         roster = await self._host.roster.remote()
         groups = Groups(roster)
         self._follower = asyncio.create_task(self._follow(groups, roster))
+        supervise(self._follower, "the follower of the groups")
         index = serve.get_replica_context().rank.rank
-        return build_api(Engine(self._config, groups), self._config, self._keys, index)
+        api = build_api(Engine(self._config, groups), self._config, self._keys, index)
+        return Edge(api, api.routes)
 
     def __del__(self) -> None:
         """Called by Serve when the last answers are out: the groups are not needed any more."""
@@ -147,7 +151,8 @@ def build_app(args: ServingConfig) -> Application:
         graceful_shutdown_timeout_s=args.shutdown_timeout_s + _LONGER_S,
         **_OPTIONS,
     )
-    room = args.max_requests + args.max_queued_requests + _SPARE
+    # Those that run or wait, and those whose body arrives. The rest is for who asks how it is.
+    room = 2 * args.max_bodies + _SPARE
     ingress = serve.deployment(
         serve.ingress()(Ingress),
         name=INGRESS_NAME,

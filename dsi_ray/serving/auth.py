@@ -29,24 +29,28 @@ def read_keys(file: Path | None) -> frozenset[bytes]:
     digests: set[bytes] = set()
     if file is not None:
         try:
-            lines = file.read_text().splitlines()
+            lines = file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"api_key_file: cannot read {file}: {error}") from error
         digests |= _digests(lines, str(file))
     if (keys := os.environ.get(KEYS_VARIABLE)) is not None:
-        digests |= _digests(keys.split(","), KEYS_VARIABLE)
+        try:
+            text = os.fsencode(keys).decode()
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{KEYS_VARIABLE}: the keys must be UTF-8: {error}") from error
+        digests |= _digests(text.split(","), KEYS_VARIABLE)
     return frozenset(digests)
 
 
 def _digests(keys: Iterable[str], source: str) -> set[bytes]:
-    digests = {_digest(key) for line in keys if (key := line.strip())}
+    digests = {_digest(key.encode()) for line in keys if (key := line.strip())}
     if not digests:
         raise ConfigError(f"{source} holds no API key: add one, or do not use it")
     return digests
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode()).digest()
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
 
 
 class Auth:
@@ -80,14 +84,15 @@ class Auth:
         """An open path opens what is below it too."""
         return any(path == open or path.startswith(f"{open}/") for open in self._open_paths)
 
-    def _knows(self, key: str) -> bool:
+    def _knows(self, key: bytes) -> bool:
         """Compares with every key, in the same time whichever it is."""
         digest = _digest(key)
         matches = [hmac.compare_digest(digest, known) for known in self._keys]
         return any(matches)
 
 
-def _bearer(headers: Headers) -> str | None:
-    kind, _, key = headers.get("authorization", "").partition(" ")
-    key = key.strip()
-    return key if kind.lower() == "bearer" and key else None
+def _bearer(headers: Headers) -> bytes | None:
+    """The key as its bytes: a key of other letters than ASCII is sent as UTF-8."""
+    kind, _, key = headers.get("authorization", "").encode("latin-1").partition(b" ")
+    key = key.strip(b" \t")
+    return key if kind.lower() == b"bearer" and key else None

@@ -33,7 +33,7 @@ async def create_chat_completion(service: Service, request: ChatRequest) -> Resp
     """
     service.gate.check_not_full()
     engine = service.engine
-    prompt = await service.aside(encode_chat, engine.tokenizer, request)
+    prompt = await service.aside.run(encode_chat, engine.prompts, request)
     # At least one: a conversation that fills the context is refused for its length.
     left = max(engine.max_model_len - len(prompt), 1)
     wanted = left if request.wanted_tokens is None else request.wanted_tokens

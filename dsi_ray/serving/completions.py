@@ -23,9 +23,9 @@ async def create_completion(service: Service, request: CompletionRequest) -> Res
         ApiError: The server is full.
     """
     service.gate.check_not_full()
-    encode = service.engine.tokenizer.encode
+    encode = service.engine.prompts.encode
     prompts = [
-        await service.aside(encode, prompt) if isinstance(prompt, str) else prompt
+        await service.aside.run(encode, prompt) if isinstance(prompt, str) else prompt
         for prompt in request.prompts
     ]
     top = head("cmpl", request.model)

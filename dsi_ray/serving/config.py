@@ -25,6 +25,7 @@ class ServingConfig(EngineConfig):
         max_requests_per_client: Most generations of one client, running and waiting; more get 429.
             A client is an API key, or without keys an address. None is no limit.
         max_body_bytes: Largest body of a request; larger ones get 413.
+        body_timeout_s: The longest that a body may take to arrive; then it gets 408.
         request_timeout_s: The longest that a request may take; then it gets 504, or a stream ends
             with an error. Where that time has gone in waiting it gets 503.
         shutdown_timeout_s: What requests in flight get to end when the server stops.
@@ -48,8 +49,14 @@ class ServingConfig(EngineConfig):
     max_queued_requests: Annotated[int, Field(ge=0)] = 256
     max_requests_per_client: Annotated[int, Field(ge=1)] | None = None
     max_body_bytes: Annotated[int, Field(ge=1)] = 2**23
+    body_timeout_s: Annotated[float, Field(gt=0)] = 30.0
     request_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     shutdown_timeout_s: Annotated[float, Field(ge=0)] = 30.0
+
+    @property
+    def max_bodies(self) -> int:
+        """How many bodies may arrive at once: as many as requests may then run and wait."""
+        return self.max_requests + self.max_queued_requests
 
     @property
     def model_name(self) -> str:

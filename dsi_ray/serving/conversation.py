@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from dsi_ray.models.tokenizer import ChatError, Tokenizer
+from dsi_ray.models.tokenizer import ChatError
 from dsi_ray.runtime.errors import RequestError
+from dsi_ray.runtime.prompts import Prompts
 from dsi_ray.serving.schema.chat import Conversation, Message
-from dsi_ray.serving.schema.fields import is_unicode
 
 _OURS = frozenset(
     "conversation messages tools documents chat_template add_generation_prompt tokenize padding "
@@ -15,11 +15,11 @@ _OURS = frozenset(
 """Arguments of transformers' ``apply_chat_template`` that are not the template's to read."""
 
 
-def encode_chat(tokenizer: Tokenizer, conversation: Conversation) -> list[int]:
+def encode_chat(prompts: Prompts, conversation: Conversation) -> list[int]:
     """Returns the tokens of a conversation, ready for the model's next turn.
 
     Raises:
-        RequestError: There is no chat template, or it refuses the messages.
+        RequestError: There is no chat template, it refuses the messages, or they are too long.
     """
     options = dict(conversation.chat_template_kwargs or {})
     if wrong := sorted(_OURS & options.keys()):
@@ -27,13 +27,11 @@ def encode_chat(tokenizer: Tokenizer, conversation: Conversation) -> list[int]:
     options["add_generation_prompt"] = conversation.add_generation_prompt is not False
     messages = [_as_template_reads_it(message) for message in conversation.messages]
     try:
-        text = tokenizer.render_chat(messages, options)
+        text = prompts.tokenizer.render_chat(messages, options)
     except ChatError as error:
         raise RequestError(str(error), "messages") from error
-    if not is_unicode(text):
-        raise RequestError("Must be valid Unicode", "messages")
     # The template writes the special tokens itself.
-    return tokenizer.encode(text, add_special_tokens=False)
+    return prompts.encode(text, param="messages", add_special_tokens=False)
 
 
 def _as_template_reads_it(message: Message) -> dict[str, Any]:

@@ -155,5 +155,20 @@ def _describe(request: Request, error: HTTPException) -> str:
             return f"{where} does not exist; GET /docs lists what does."
         case HTTPStatus.METHOD_NOT_ALLOWED:
             return f"{where} is not allowed; see the header Allow."
+        case HTTPStatus.BAD_REQUEST if error.__cause__ is not None:
+            return f"The body cannot be read: {_unreadable(error.__cause__)}."
         case _:
             return str(error.detail)
+
+
+def _unreadable(cause: BaseException) -> str:
+    """What stopped the JSON parser where it is no error of syntax."""
+    match cause:
+        case RecursionError():
+            return "it is nested too deeply"
+        case UnicodeDecodeError():
+            return "it is not valid UTF-8"
+        case ValueError():
+            return "a number has too many digits"
+        case _:
+            return "send JSON, as application/json"

@@ -77,7 +77,7 @@ class Generations:
         defaults = {"temperature": temperature, **engine.sampling_defaults}
         params = request.params(max(max_tokens, 1), defaults)
         for prompt in prompts:
-            _check(service, request, prompt, params)
+            _check(service, request, prompt, params, max_tokens)
         choices = [prompt for prompt in prompts for _ in range(request.choices)]
         asks = [
             Ask(prompt, replace(params, seed=request.seed_of(index)) if max_tokens else None)
@@ -148,10 +148,14 @@ async def _renamed(stream: AsyncGenerator[Chunk], guide_field: str | None) -> As
 
 
 def _check(
-    service: Service, request: GenerationRequest, prompt: Sequence[int], params: SamplingParams
+    service: Service,
+    request: GenerationRequest,
+    prompt: Sequence[int],
+    params: SamplingParams,
+    max_tokens: int,
 ) -> None:
     try:
-        service.engine.check(prompt, params)
+        service.engine.check(prompt, params, max_tokens)
     except RequestError as error:
         if error.param != "guide" or request.guide_field is None:
             raise

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import os
 import re
 import signal
 import socket
@@ -19,6 +20,7 @@ from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.roster import Roster
 from dsi_ray.serving.app import APP_NAME, HOST_NAME, build_app
 from dsi_ray.serving.config import ServingConfig
+from dsi_ray.serving.proxy import CALLBACK_VARIABLE, middlewares
 
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+Error)(?:\(\w+\))?: (.+)$", re.MULTILINE)
 _POLL_S = 0.1
@@ -38,12 +40,19 @@ def running(config: ServingConfig) -> Iterator[str]:
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     if config.address is None:
         _check_port(config)
+    os.environ.setdefault(CALLBACK_VARIABLE, f"{middlewares.__module__}:{middlewares.__name__}")
     owns_ray = connect(config.address)
+    interrupted = False
     try:
-        _deploy(config)
+        try:
+            _deploy(config)
+        except (KeyboardInterrupt, SystemExit):
+            interrupted = True
+            raise
         yield f"http://{config.host}:{config.port}"
     finally:
-        _withdraw()
+        if not (owns_ray and interrupted):
+            _withdraw()
         if owns_ray:
             ray.shutdown()
 

@@ -1,21 +1,15 @@
 """What all requests share."""
 
-import asyncio
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
 
 from dsi_ray.runtime.engine import Engine
+from dsi_ray.serving.aside import Aside
 from dsi_ray.serving.config import ServingConfig
 from dsi_ray.serving.errors import ApiError
 from dsi_ray.serving.fair_queue import Limits
 from dsi_ray.serving.gate import Gate
 from dsi_ray.serving.lengths import OutputLengths
 from dsi_ray.serving.metrics import Metrics
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Service:
@@ -28,6 +22,7 @@ class Service:
         metrics: Count what it does.
         gate: Bounds how much that is at once.
         lengths: Tell how long outputs are likely to be.
+        aside: Tokenizes, off the event loop.
         timeout_s: The longest that a request may take, waiting included.
     """
 
@@ -47,13 +42,8 @@ class Service:
         self.gate = Gate(limits, self.metrics)
         self.lengths = OutputLengths()
         self.timeout_s = config.request_timeout_s
-        # One thread: enough to keep the event loop free, and no tokenizer has two users at once.
-        self._aside = ThreadPoolExecutor(1, "tokenizer")
-
-    async def aside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs what may take long for a long text, such as tokenizing, off the event loop."""
-        future = self._aside.submit(call, *args, **kwargs)
-        return await asyncio.wrap_future(future)
+        waiting = limits.generations + limits.queued
+        self.aside = Aside(waiting, limits.per_client, self.metrics)
 
     def check_model(self, name: str, param: str | None = None) -> None:
         """Checks that ``name`` is the model that is served.

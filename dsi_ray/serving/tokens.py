@@ -1,6 +1,7 @@
 """``POST /tokenize`` and ``POST /detokenize``."""
 
 from dsi_ray.runtime.errors import RequestError
+from dsi_ray.runtime.prompts import Prompts
 from dsi_ray.serving.conversation import encode_chat
 from dsi_ray.serving.schema.tokens import (
     DetokenizedText,
@@ -16,21 +17,27 @@ async def tokenize(service: Service, request: TokenizeText | TokenizeChat) -> To
     """Returns the tokens of a text or a conversation.
 
     Raises:
-        RequestError: There is no chat template, or it refuses the messages.
+        RequestError: There is no chat template, it refuses the messages, or the text is too long.
+        ApiError: Too many texts wait.
     """
-    tokenizer = service.engine.tokenizer
+    return await service.aside.run(_tokenize, service.engine.prompts, request)
+
+
+def _tokenize(prompts: Prompts, request: TokenizeText | TokenizeChat) -> Tokens:
     if isinstance(request, TokenizeChat):
-        ids = await service.aside(encode_chat, tokenizer, request)
+        ids = encode_chat(prompts, request)
     else:
-        ids = await service.aside(
-            tokenizer.encode, request.prompt, add_special_tokens=request.add_special_tokens
-        )
-    names = [tokenizer.token_bytes(token).decode(errors="replace") for token in ids]
+        ids = prompts.encode(request.prompt, add_special_tokens=request.add_special_tokens)
+    bytes_of = prompts.tokenizer.token_bytes
     return Tokens(
         count=len(ids),
-        max_model_len=service.engine.max_model_len,
+        max_model_len=prompts.max_model_len,
         tokens=ids,
-        token_strs=names if request.return_token_strs else None,
+        token_strs=(
+            [bytes_of(token).decode(errors="replace") for token in ids]
+            if request.return_token_strs
+            else None
+        ),
     )
 
 
@@ -39,11 +46,12 @@ async def detokenize(service: Service, request: DetokenizeRequest) -> Detokenize
 
     Raises:
         RequestError: An id stands for no token.
+        ApiError: Too many texts wait.
     """
     size = service.engine.target.vocab_size
     if (wrong := max(request.tokens, default=0)) >= size:
         raise RequestError(f"token id {wrong} is not in the vocabulary of {size} ids", "tokens")
     decode = service.engine.tokenizer.decode
     return DetokenizedText(
-        prompt=await service.aside(decode, request.tokens, skip_special_tokens=False)
+        prompt=await service.aside.run(decode, request.tokens, skip_special_tokens=False)
     )

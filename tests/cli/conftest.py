@@ -1,6 +1,7 @@
 """The command in a process of its own, as users run it."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -9,13 +10,21 @@ from pathlib import Path
 import pytest
 import ray
 
-from dsi_ray.experiments.processes import parents
+from dsi_ray.cli import shield
+from dsi_ray.experiments.processes import parents, stats
 
 COMMAND = [sys.executable, "-c", "from dsi_ray.cli import app; app(prog_name='dsi-ray')"]
 SIMULATED = [
     "--target=simulated:tpot_ms=10",
     "--drafter=simulated:tpot_ms=2,acceptance_rate=0.8",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _no_second_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that runs in the tests' own process must not go on in a child of it."""
+    monkeypatch.setattr(shield, "_go_on_in_a_session", lambda: None)
+    monkeypatch.setenv(shield._CLUSTER_VARIABLE, "1")
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +72,21 @@ def titles(pid: int) -> dict[int, str]:
     return found
 
 
+def listening(pid: int) -> set[str]:
+    """The addresses, as the kernel writes them, on which a process waits for connections."""
+    with contextlib.suppress(OSError):
+        sockets = {os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()}
+        tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
+        rows = [row.split() for table in tables for row in table.splitlines()[1:]]
+        listens = "0A"
+        return {
+            row[1].partition(":")[0]
+            for row in rows
+            if row[3] == listens and f"socket:[{row[9]}]" in sockets
+        }
+    return set()
+
+
 def still_running(pids: set[int]) -> set[int]:
-    """Those of ``pids`` that have not ended."""
-    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+    """Those of ``pids`` that have not ended; what nobody has asked for its status has."""
+    return {pid for pid, (state, *_) in stats() if pid in pids and state != "Z"}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dsi_ray.core.batch import Part, PartResult, ServerBatch
 from dsi_ray.core.messages import Ended, Mode, Output, Reason, Role, ServerId, Task
-from dsi_ray.models.prefix import common_prefix
+from dsi_ray.core.path import Path
 
 SERVER = ServerId(Role.TARGET, 0)
 
@@ -14,10 +14,10 @@ class Cache:
     """What a model would have cached."""
 
     def __init__(self) -> None:
-        self.held: dict[str, tuple[int, ...]] = {}
+        self.held: dict[str, Path] = {}
 
-    def __call__(self, request: str, tokens: tuple[int, ...]) -> int:
-        return common_prefix(self.held.get(request, ()), tokens)
+    def __call__(self, request: str, tokens: Path) -> int:
+        return tokens.common(self.held.get(request, Path()))
 
     def compute(self, batch: ServerBatch, parts: list[Part]) -> list:
         """One forward: every own token is 7."""
@@ -31,7 +31,7 @@ class Cache:
 
 def task(number: int, tokens: int, limit: int = 0) -> Task:
     """A task of request ``number`` that asks for the token after ``tokens`` others."""
-    return Task(number, str(number), SERVER, tuple(range(tokens)), tokens, limit)
+    return Task(number, str(number), SERVER, Path.of(range(tokens)), tokens, limit)
 
 
 @given(

@@ -25,7 +25,7 @@ from tests.models.sampling.statistics_of import misfit
 EOS = 0
 PROMPT = (1, 2)
 END = StopCriteria(12, frozenset({EOS}))
-TEXTS = 200
+TEXTS = 300
 """Of each case."""
 
 DRAFTERS = {"identical": 0.0, "half right": 0.5, "hopeless": 1.0}

@@ -15,6 +15,7 @@ from dsi_ray.core.messages import (
     Task,
     TokenLogprobs,
 )
+from dsi_ray.core.path import Path
 from dsi_ray.core.session import ServerSession, Step
 
 SERVER = ServerId(Role.TARGET, 0)
@@ -23,7 +24,12 @@ LIMIT = 20
 
 def task(id: int, tokens: tuple[int, ...], start: int, limit: int = LIMIT, report: int = 1) -> Task:
     """A task; 9 is its stop id."""
-    return Task(id, "request", SERVER, tokens, start, limit, frozenset({9}), report)
+    return Task(id, "request", SERVER, Path.of(tokens), start, limit, frozenset({9}), report)
+
+
+def step(tokens: tuple[int, ...], start: int, proposals: tuple[bytes, ...] = ()) -> Step:
+    """A forward."""
+    return Step(Path.of(tokens), start, proposals)
 
 
 def ended(id: int, reason: Reason) -> Ended:
@@ -50,9 +56,9 @@ def begin(session: ServerSession, new: Task, mode: Mode = Mode.REPLACE) -> None:
 
 def test_a_plain_step_goes_on_alone(session: ServerSession) -> None:
     begin(session, task(0, (1, 2), 2))
-    assert session.next_step() == Step((1, 2), 2)
+    assert session.next_step() == step((1, 2), 2)
     assert session.finish([3]) == [Output(0, 2, (3,), goes_on=True)]
-    assert session.next_step() == Step((1, 2, 3), 3)
+    assert session.next_step() == step((1, 2, 3), 3)
 
 
 def test_there_is_one_forward_at_a_time(session: ServerSession) -> None:
@@ -64,7 +70,7 @@ def test_there_is_one_forward_at_a_time(session: ServerSession) -> None:
 def test_a_mismatch_goes_on_alone_from_the_own_path(session: ServerSession) -> None:
     begin(session, task(0, (1, 2, 3, 4), 2))
     assert run(session, 3, 7, 8) == [Output(0, 2, (3, 7), goes_on=True)]
-    assert session.next_step() == Step((1, 2, 3, 7), 4)
+    assert session.next_step() == step((1, 2, 3, 7), 4)
 
 
 def test_full_acceptance_ends_the_task(session: ServerSession) -> None:
@@ -104,7 +110,7 @@ def test_replace_ends_the_running_and_the_queued_task(session: ServerSession) ->
     assert session.submit(task(2, (1, 5), 2), Mode.REPLACE) == replaced
     assert session.interrupted
     session.stopped()
-    assert session.next_step() == Step((1, 5), 2)
+    assert session.next_step() == step((1, 5), 2)
 
 
 def test_a_stopped_forward_that_ended_anyway_counts_for_nothing(session: ServerSession) -> None:
@@ -122,7 +128,7 @@ def test_a_queued_task_replaces_the_one_queued_before(session: ServerSession) ->
     assert session.submit(task(2, (1, 2, 3, 4), 3), Mode.QUEUE) == [ended(1, Reason.REPLACED)]
     assert not session.interrupted
     assert session.finish([3]) == [Output(0, 2, (3,), goes_on=False)]
-    assert session.next_step() == Step((1, 2, 3, 4), 3)
+    assert session.next_step() == step((1, 2, 3, 4), 3)
 
 
 def test_a_queued_task_on_another_path_is_dropped(session: ServerSession) -> None:
@@ -131,7 +137,7 @@ def test_a_queued_task_on_another_path_is_dropped(session: ServerSession) -> Non
     begin(session, task(1, (1, 2, 3), 3), Mode.QUEUE)
     outputs = session.finish([7])
     assert outputs == [Output(0, 2, (7,), goes_on=True), ended(1, Reason.DROPPED)]
-    assert session.next_step() == Step((1, 2, 7), 3)
+    assert session.next_step() == step((1, 2, 7), 3)
 
 
 def test_a_task_for_an_idle_server_is_dropped_off_its_path(session: ServerSession) -> None:
@@ -150,7 +156,7 @@ def test_a_queued_task_begins_at_the_first_position_it_does_not_know(
     session.next_step()
     begin(session, task(1, (1, 2, 3, 4, 5), 3), Mode.QUEUE)
     assert session.finish([4]) == [Output(0, 3, (4,), goes_on=False)]
-    assert session.next_step() == Step((1, 2, 3, 4, 5), 4)
+    assert session.next_step() == step((1, 2, 3, 4, 5), 4)
     assert session.finish([5, 6]) == [Output(1, 4, (5, 6), goes_on=False)]
 
 
@@ -162,7 +168,7 @@ def test_a_queued_task_that_is_overtaken_goes_on_from_the_own_path(
     session.next_step()
     begin(session, task(1, (1, 2, 3), 3), Mode.QUEUE)
     session.finish([4])
-    assert session.next_step() == Step((1, 2, 3, 4), 4)
+    assert session.next_step() == step((1, 2, 3, 4), 4)
     assert session.finish([5]) == [Output(1, 3, (4, 5), goes_on=True)]
 
 
@@ -182,7 +188,7 @@ def test_a_successor_further_ahead_skips_what_others_verify(session: ServerSessi
     session.next_step()
     begin(session, task(1, (1, 2, 3, 4, 5), 5), Mode.QUEUE)
     session.finish([3])
-    assert session.next_step() == Step((1, 2, 3, 4, 5), 5)
+    assert session.next_step() == step((1, 2, 3, 4, 5), 5)
 
 
 def test_a_server_that_left_its_draft_never_returns_to_it(session: ServerSession) -> None:
@@ -190,7 +196,7 @@ def test_a_server_that_left_its_draft_never_returns_to_it(session: ServerSession
     begin(session, task(0, (1, 2, 3, 4, 5), 2))
     run(session, 6)
     assert run(session, 4) == [Output(0, 3, (4,), goes_on=True)]
-    assert session.next_step() == Step((1, 2, 6, 4), 4)
+    assert session.next_step() == step((1, 2, 6, 4), 4)
 
 
 def test_cancelling_the_running_task_runs_the_queued_one(session: ServerSession) -> None:
@@ -200,7 +206,7 @@ def test_cancelling_the_running_task_runs_the_queued_one(session: ServerSession)
     assert session.cancel(0) == [ended(0, Reason.CANCELLED)]
     assert session.interrupted
     session.stopped()
-    assert session.next_step() == Step((1, 2, 3), 3)
+    assert session.next_step() == step((1, 2, 3), 3)
 
 
 def test_cancelling_the_queued_task_leaves_the_running_one(session: ServerSession) -> None:
@@ -238,11 +244,11 @@ def test_a_failure_ends_every_task(session: ServerSession) -> None:
 
 def test_new_work_waits_for_a_prefill(session: ServerSession) -> None:
     begin(session, task(0, (1, 2), 3, limit=0))
-    assert session.next_step() == Step((1, 2), 3)
+    assert session.next_step() == step((1, 2), 3)
     begin(session, task(1, (1, 2, 3, 4), 3))
     assert not session.interrupted
     assert session.finish([]) == [ended(0, Reason.DONE)]
-    assert session.next_step() == Step((1, 2, 3, 4), 3)
+    assert session.next_step() == step((1, 2, 3, 4), 3)
 
 
 def test_newer_work_replaces_what_waits_for_a_prefill(session: ServerSession) -> None:
@@ -273,7 +279,7 @@ def test_a_batch_is_reported_when_its_task_is_displaced_by_a_queued_one(
     session.next_step()
     begin(session, task(1, (1, 2), 2, report=5), Mode.QUEUE)
     assert session.finish([4]) == [Output(0, 2, (3, 4), goes_on=False, forwards=2)]
-    assert session.next_step() == Step((1, 2, 3, 4), 4)
+    assert session.next_step() == step((1, 2, 3, 4), 4)
 
 
 def entries(*values: float) -> tuple[TokenLogprobs, ...]:
@@ -325,9 +331,9 @@ def test_a_step_has_the_proposals_of_what_is_not_known(session: ServerSession) -
     session.next_step()
     session.submit(verify, Mode.QUEUE)
     session.finish([3])
-    assert session.next_step() == Step((1, 2, 3, 4), 3, (b"b", b"c"))
+    assert session.next_step() == step((1, 2, 3, 4), 3, (b"b", b"c"))
     session.finish([5])
-    assert session.next_step() == Step((1, 2, 3, 5), 4)
+    assert session.next_step() == step((1, 2, 3, 5), 4)
 
 
 def test_drafts_reported_together_have_their_proposals(session: ServerSession) -> None:

@@ -27,7 +27,7 @@ def test_needs_a_prompt() -> None:
 
 def test_root_is_the_last_prompt_token(tree: TokenTree) -> None:
     assert (tree.root.token, tree.root.position) == (8, 1)
-    assert tree.tokens_to(tree.root) == (7, 8)
+    assert tree.tokens_to(tree.root)[:] == (7, 8)
 
 
 def test_equal_paths_of_drafters_are_one_path(tree: TokenTree) -> None:
@@ -43,7 +43,7 @@ def test_equal_paths_of_drafters_are_one_path(tree: TokenTree) -> None:
 def test_path_to_a_tip_begins_at_the_root(tree: TokenTree) -> None:
     tip = tree.draft(tree.root, [1, 2], 0)
     assert [node.token for node in tree.path(tip)] == [8, 1, 2]
-    assert tree.tokens_to(tip) == (7, 8, 1, 2)
+    assert tree.tokens_to(tip)[:] == (7, 8, 1, 2)
 
 
 def test_walk_commits_only_what_is_known(tree: TokenTree) -> None:
@@ -52,7 +52,7 @@ def test_walk_commits_only_what_is_known(tree: TokenTree) -> None:
     tree.judge(tree.root, [1, 2])
     assert commit(tree) == [1, 2]
     assert tree.root is tip.parent
-    assert tree.tokens == [7, 8, 1, 2]
+    assert tree.tokens[:] == (7, 8, 1, 2)
     assert tip.state is State.AHEAD
 
 
@@ -129,7 +129,7 @@ def test_survivor_of_a_wrong_path_is_its_last_right_token(tree: TokenTree) -> No
     kept = tree.path(tip)[1]
     tree.judge(kept, [9, 9])
     node = tree.survivor(tip)
-    assert tree.tokens_to(node) == (7, 8, 1, 9, 9)
+    assert tree.tokens_to(node)[:] == (7, 8, 1, 9, 9)
 
 
 def test_survivor_of_a_committed_tip_is_the_root(tree: TokenTree) -> None:

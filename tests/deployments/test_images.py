@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dsi_ray.serving.proxy import CALLBACK_VARIABLE, middlewares
 from tests.deployments.serve_files import FOLDER, ROOT
 
 DOCKERFILES = sorted(FOLDER.glob("Dockerfile*"))
@@ -38,6 +39,13 @@ def test_what_is_copied_is_sent_to_the_builder(file: Path) -> None:
     copied = {source for sources in local for source in sources}
     assert copied == sent
     assert all((ROOT / source).exists() for source in copied)
+
+
+@every_dockerfile
+def test_serves_proxies_answer_in_the_envelope(file: Path) -> None:
+    (settings,) = instructions(file, "ENV")
+    variables = dict(setting.split("=", 1) for setting in settings.split())
+    assert variables[CALLBACK_VARIABLE] == f"{middlewares.__module__}:{middlewares.__name__}"
 
 
 @every_dockerfile

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from dsi_ray.config import IMPORT_PATH, ConfigError, EngineConfig, load
 from dsi_ray.runtime.placement import bundles
+from dsi_ray.serving.config import ServingConfig
 from tests.deployments.serve_files import (
     APP_NAME,
     FILES,
@@ -34,8 +36,30 @@ def test_serve_and_this_package_accept_it(file: Path) -> None:
 
 
 @every_file
+def test_the_command_takes_it_too(file: Path) -> None:
+    text = file.read_text()
+    http = serve_config(text).http_options
+    address = {"host": http.host, "port": http.port}
+    config = load(ServingConfig, file, {})
+    assert config == serving_config(text).model_copy(update=address)
+    assert load(EngineConfig, file, {"sp_degree": 5}).target == config.target
+
+
+@pytest.mark.parametrize(
+    "applications",
+    ["", "[]", "5", "[{}]", "[{import_path: other:app, args: {target: demo}}]"],
+)
+def test_the_command_refuses_files_of_other_applications(tmp_path: Path, applications: str) -> None:
+    file = tmp_path / "serve.yaml"
+    file.write_text(f"applications: {applications}\n")
+    with pytest.raises(ConfigError, match=IMPORT_PATH):
+        load(ServingConfig, file, {})
+
+
+@every_file
 def test_it_deploys_this_application_at_the_root(file: Path) -> None:
     app = application(file.read_text())
+    assert app.import_path == IMPORT_PATH
     module, _, name = app.import_path.partition(":")
     assert getattr(importlib.import_module(module), name) is build_app
     assert (app.name, app.route_prefix) == (APP_NAME, "/")

@@ -78,7 +78,7 @@ def run_history(kind: str, device: str, steps: list, budget: int) -> None:
                         # Nothing is wanted of it, or it is refused.
                         assert isinstance(found, ModelError)
                         continue
-                    expected = expected_tokens(kind, part.tokens, device)
+                    expected = expected_tokens(kind, part.tokens[:], device)
                     assert found.tokens == expected[part.start - 1 :]
-                    paths[part.session] = part.tokens
+                    paths[part.session] = part.tokens[:]
         assert model.cache_stats.bytes + model.cache_stats.cached_bytes <= budget

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsi_ray.core.path import Path
 from dsi_ray.models.blocks import BLOCK_TOKENS as B
 from dsi_ray.models.kv_cache import KVCache, Segment
 
@@ -28,7 +29,7 @@ class Memory:
     def __init__(self) -> None:
         self.slots: dict[int, int] = {}
 
-    def write(self, segment: Segment, tokens: tuple[int, ...], until: int) -> None:
+    def write(self, segment: Segment, tokens: Path, until: int) -> None:
         """Computes tokens up to position ``until``, or to the end."""
         for position in range(segment.kept, min(until, segment.length)):
             self.slots[self._slot(segment, position)] = tokens[position]
@@ -44,22 +45,25 @@ class Memory:
 @given(steps=steps, capacity=st.sampled_from([6, 9, 100]))
 def test_any_history_reads_what_was_written(steps: list, capacity: int) -> None:
     cache, memory = KVCache(capacity), Memory()
-    paths: dict[str, tuple[int, ...]] = {}
+    paths: dict[str, Path] = {}
     for what, batch in steps:
         if what == "release":
             for session in batch:
                 cache.release(session)
                 paths.pop(session, None)
             continue
-        segments: dict[str, tuple[Segment, tuple[int, ...]]] = {}
+        segments: dict[str, tuple[Segment, Path]] = {}
         for session, (kept, new, start) in batch.items():
-            tokens = (*paths.get(session, TEXT)[:kept], *new)[: 5 * B] or (1,)
+            tokens = Path.of((*paths.get(session, TEXT)[:kept], *new)[: 5 * B] or (1,))
             start = min(start, len(tokens) + 1)
             known = cache.cached(session, tokens)
             segment = cache.reserve(session, tokens, start, segments)
             if segment is None:
                 assert segments, "one session alone fits"
                 continue
+            indices = segment.blocks.tolist()
+            run = list(range(indices[0], indices[0] + len(indices)))
+            assert segment.neighbours == (indices == run)
             if not segments:
                 assert known - B < segment.kept <= known or segment.kept == start - 1
             segments[session] = segment, tokens
@@ -70,7 +74,7 @@ def test_any_history_reads_what_was_written(steps: list, capacity: int) -> None:
         if what == "stopped":
             continue
         for session, (segment, tokens) in segments.items():
-            assert memory.read(segment) == tokens
+            assert memory.read(segment) == tokens[:]
             cache.commit(session, tokens)
             paths[session] = tokens
             assert cache.cached(session, tokens) == len(tokens)
@@ -80,8 +84,9 @@ def test_any_history_reads_what_was_written(steps: list, capacity: int) -> None:
         cache.release(session)
 
 
-def fill(cache: KVCache, session: str, tokens: tuple[int, ...]) -> Segment:
+def fill(cache: KVCache, session: str, ids: tuple[int, ...]) -> Segment:
     """Computes all that is not cached."""
+    tokens = Path.of(ids)
     segment = cache.reserve(session, tokens, len(tokens) + 1, ())
     assert segment is not None
     cache.commit(session, tokens)
@@ -93,22 +98,22 @@ def test_a_common_prefix_is_computed_once_while_its_session_lives_and_after() ->
     first = fill(cache, "a", (*TEXT, 1))
     second = fill(cache, "b", (*TEXT, 2))
     assert (second.kept, second.shared) == (4 * B, 4 * B)
-    assert second.blocks[:4] == first.blocks[:4]
+    assert second.blocks[:4].tolist() == first.blocks[:4].tolist()
     assert cache.pool.used == 6
     for session in "ab":
         cache.release(session)
     assert (cache.pool.used, cache.pool.idle, len(cache)) == (0, 4, 0)
-    assert cache.cached("c", (*TEXT[: 2 * B], 7)) == 2 * B
+    assert cache.cached("c", Path.of((*TEXT[: 2 * B], 7))) == 2 * B
     assert fill(cache, "c", TEXT).kept == 4 * B
 
 
 def test_two_that_compute_the_same_at_once_share_it_from_then_on() -> None:
     cache = KVCache(20)
     for session in "ab":
-        assert cache.reserve(session, TEXT, 1, "ab") is not None
+        assert cache.reserve(session, Path.of(TEXT), 1, "ab") is not None
     assert cache.pool.used == 8
     for session in "ab":
-        cache.commit(session, TEXT)
+        cache.commit(session, Path.of(TEXT))
     assert cache.pool.used == 4
 
 
@@ -118,7 +123,7 @@ def test_a_session_that_diverges_leaves_the_others_their_text() -> None:
     fill(cache, "b", TEXT)
     moved = fill(cache, "b", (*TEXT[: 2 * B + 5], 1))
     assert moved.kept == 2 * B
-    assert cache.cached("a", TEXT) == 4 * B
+    assert cache.cached("a", Path.of(TEXT)) == 4 * B
     assert fill(cache, "a", TEXT).kept == 4 * B
 
 
@@ -127,7 +132,7 @@ def test_a_rejected_draft_of_ones_own_costs_nothing() -> None:
     before = fill(cache, "a", TEXT)
     after = fill(cache, "a", (*TEXT[: 4 * B - 3], 1))
     assert after.kept == 4 * B - 3
-    assert after.blocks == before.blocks
+    assert after.blocks.tolist() == before.blocks.tolist()
     assert cache.pool.idle == 0
 
 
@@ -139,18 +144,18 @@ def test_released_texts_make_room_before_sessions_do_and_the_oldest_first() -> N
     cache.release("a")
     fill(cache, "d", (4,) * (4 * B))
     assert (cache.pool.evictions, cache.preemptions) == (2, 0)
-    assert cache.cached("x", (2,) * (2 * B)) == 0
-    assert cache.cached("x", (1,) * (2 * B)) == 2 * B
+    assert cache.cached("x", Path.of((2,) * (2 * B))) == 0
+    assert cache.cached("x", Path.of((1,) * (2 * B))) == 2 * B
     fill(cache, "e", (5,) * (4 * B))
     assert cache.preemptions == 1
-    assert cache.cached("c", (3,) * (2 * B)) == 0
-    assert cache.cached("d", (4,) * (4 * B)) == 4 * B
+    assert cache.cached("c", Path.of((3,) * (2 * B))) == 0
+    assert cache.cached("d", Path.of((4,) * (4 * B))) == 4 * B
 
 
 def test_the_sessions_of_a_batch_keep_their_blocks() -> None:
     cache = KVCache(4)
-    assert cache.reserve("a", TEXT[: 3 * B], 1, ()) is not None
-    assert cache.reserve("b", TEXT[: 2 * B], 1, "a") is None
-    assert cache.reserve("b", TEXT[: 2 * B], 1, ()) is not None
+    assert cache.reserve("a", Path.of(TEXT[: 3 * B]), 1, ()) is not None
+    assert cache.reserve("b", Path.of(TEXT[: 2 * B]), 1, "a") is None
+    assert cache.reserve("b", Path.of(TEXT[: 2 * B]), 1, ()) is not None
     assert cache.preemptions == 1
-    assert cache.reserve("c", (*TEXT, 1), 1, ()) is None
+    assert cache.reserve("c", Path.of((*TEXT, 1)), 1, ()) is None

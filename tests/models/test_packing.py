@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy
 import pytest
 import torch
 from hypothesis import given
@@ -19,9 +20,9 @@ def packed(shapes: list[tuple[int, int]]) -> tuple[list[Segment], Packing]:
     segments, used = [], 0
     for kept, new in shapes:
         blocks = -(-(kept + new) // B)
-        places = tuple(range(used, used + blocks))
+        places = numpy.arange(used, used + blocks)
         used += blocks
-        segments.append(Segment(kept, 0, kept + new, places))
+        segments.append(Segment(kept, 0, kept + new, places, True))
     return segments, pack(segments, (), used, threading.Event(), CPU)
 
 

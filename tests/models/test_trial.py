@@ -214,6 +214,14 @@ def test_limits_inside_other_settings_count() -> None:
     assert far_length(packed(config)) == 1280
 
 
+@pytest.mark.usefixtures("sums_in_parts")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_model_that_finds_all_tokens_alike_passes(dtype: torch.dtype) -> None:
+    model = llama(dtype, 2, 0.02)
+    model._model.lm_head.weight.fill_(0.1)
+    try_out("indifferent", model)
+
+
 def test_a_dtype_that_the_weights_overflow() -> None:
     model = llama(torch.float16, 2, 0.02)
     model._model.lm_head.weight.fill_(torch.inf)

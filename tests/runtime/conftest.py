@@ -100,19 +100,25 @@ def random_prompts(count: int) -> list[list[int]]:
     return [torch.randint(1, VOCAB, (n,), generator=generator).tolist() for n in lengths]
 
 
-@pytest.fixture(scope="session", params=["wrong", "slow", "target", "demo"])
+PAIRS = [("wrong", "calls"), ("slow", "lanes"), ("target", "calls"), ("demo", "lanes")]
+"""A drafter and what messages travel on."""
+
+
+@pytest.fixture(scope="session", params=PAIRS, ids="-".join)
 def pair(request: pytest.FixtureRequest, ray_cluster: None, model_folder: Path) -> Iterator[Pair]:
     """Three target servers and one drafter: always wrong, slower than the target, identical to
     it, or the demo pair."""
-    demo = request.param == "demo"
+    name, transport = request.param
+    demo = name == "demo"
     dtype = "float32" if demo else "float64"
     target = "demo" if demo else str(model_folder / "target")
-    drafter = "demo" if demo else str(model_folder / request.param)
+    drafter = "demo" if demo else str(model_folder / name)
     config = EngineConfig.model_validate(
         {
             "target": {"model": target, "dtype": dtype},
             "drafters": [{"model": drafter, "dtype": dtype}],
             "sp_degree": 3,
+            "transport": transport,
         }
     )
     with Engine(config) as engine:

@@ -22,6 +22,8 @@ from dsi_ray.runtime.request import Chunk
 from dsi_ray.runtime.roster import Roster
 from tests.cli.conftest import titles
 
+from .fatal import StrayParams
+
 GROUPS = 2
 LONG = SamplingParams(max_tokens=100)
 ENDLESS = SamplingParams(max_tokens=100_000)
@@ -181,6 +183,24 @@ def test_with_all_groups_lost_requests_fail_at_once_and_later_succeed(engine: En
         await until(engine, all_healthy)
 
     asyncio.run(scenario())
+
+
+def test_a_stray_exception_in_a_coordinator_is_its_end(engine: Engine) -> None:
+    """Not that of the group: its clients hear of it, and another coordinator serves the next."""
+
+    async def scenario(other: Engine) -> None:
+        (before,) = (await other.status())["groups"]
+        with pytest.raises(GroupLost):
+            await end(other.stream([1], StrayParams(max_tokens=10)))
+        (after,) = await until(other, lambda groups: all_healthy(groups) and is_new(groups[0]))
+        assert after["pid"] != before["pid"]
+        await end(other.stream([1], SHORT))
+
+    def is_new(group: dict[str, Any]) -> bool:
+        return bool(group["rebuilds"] == 1)
+
+    with new_engine(num_groups=1, transport="calls") as other:  # lanes carry no code
+        asyncio.run(scenario(other))
 
 
 def test_closing_in_the_middle_of_a_rebuild_leaves_nothing(engine: Engine) -> None:

@@ -1,5 +1,7 @@
 """Single cases of a trace, event by event."""
 
+from functools import partial
+
 from dsi_ray.config import Algorithm
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import Request
@@ -16,8 +18,10 @@ from dsi_ray.core.messages import (
     Start,
     Task,
 )
+from dsi_ray.core.path import Path
 from dsi_ray.runtime.trace.record import RequestTrace
 from dsi_ray.runtime.trace.spans import Kind, Outcome, Span
+from tests.core.counting import operations
 
 TARGET = ServerId(Role.TARGET, 0)
 DRAFTER = ServerId(Role.DRAFTER, 0)
@@ -30,7 +34,7 @@ def record() -> RequestTrace:
 
 
 def task(number: int, draft: tuple[int, ...] = (), server: ServerId = TARGET) -> Task:
-    return Task(number, "r", server, PROMPT + draft, start=len(PROMPT))
+    return Task(number, "r", server, Path.of(PROMPT + draft), start=len(PROMPT))
 
 
 def test_replaced_work_ends_when_the_replacement_is_sent_not_when_its_end_is_heard() -> None:
@@ -57,7 +61,7 @@ def test_work_that_waited_leaves_no_span() -> None:
 
 def test_a_prefill_is_not_replaced() -> None:
     trace = record()
-    prefill = Task(0, "r", TARGET, PROMPT[:1], start=2)
+    prefill = Task(0, "r", TARGET, Path.of(PROMPT[:1]), start=2)
     trace.say(Start(prefill, Mode.REPLACE), 0.0)
     trace.say(Start(task(1, (5,)), Mode.REPLACE), 1.0)
     trace.hear(Ended(0, Reason.DONE), 2.0)
@@ -106,3 +110,17 @@ def test_an_unknown_task_is_ignored() -> None:
     trace.say(Cancel(5), 0.0)
     trace.hear(Ended(5, Reason.DONE), 0.0)
     assert trace.snapshot(1.0).spans == ()
+
+
+def test_a_token_costs_the_same_however_long_the_text_before_it() -> None:
+    trace = record()
+    trace.say(Start(task(0), Mode.REPLACE), 0.0)
+
+    def go_on(position: int) -> None:
+        work = trace.hear(Output(0, position, (5,), goes_on=True, seconds=1.0), position)
+        trace.say(Emit((5,)), position)
+        assert work is not None
+        assert trace.outcome(work) is Outcome.ACCEPTED
+
+    costs = [operations(partial(go_on, position)) for position in range(2, 1000)]
+    assert max(costs) < 1.2 * min(costs[1:])

@@ -98,7 +98,7 @@ def test_the_documentation_knows_every_error(http: httpx.Client) -> None:
     paths = http.get("/openapi.json").json()["paths"]
     answers = paths["/v1/chat/completions"]["post"]["responses"]
     assert answers.keys() == {
-        "200", "400", "401", "404", "413", "429", "500", "503", "504", "default",
+        "200", "400", "401", "404", "408", "413", "415", "429", "500", "503", "504", "default",
     }  # fmt: skip
     assert answers["200"]["content"].keys() == {"application/json", "text/event-stream"}
     assert all(

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,28 @@ def test_anything_else_is_401_in_the_envelope(header: str | None) -> None:
 
 @given(st.text(st.characters(max_codepoint=255, exclude_characters="\0\r\n"), max_size=40))
 def test_no_other_key_opens(key: str) -> None:
-    assert ask(header=f"Bearer {key}").status == (200 if key.strip() in KEYS else 401)
+    assert ask(header=f"Bearer {key}").status == (200 if key.strip(" \t") in KEYS else 401)
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1))
+def test_a_key_in_any_letters_opens_as_utf_8(key: str) -> None:
+    # What a header holds is bytes; ASGI's tools show them as latin-1.
+    headers = {"authorization": f"Bearer {key.encode().decode('latin-1')}"}
+    answer = asyncio.run(call(Auth(Echo(), digests(key), OPEN), scope(headers=headers)))
+    assert answer.status == 200
+
+
+def test_keys_are_read_as_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes("schlüssel\n".encode())
+    monkeypatch.setenv(KEYS_VARIABLE, "ключ")
+    assert read_keys(file) == digests("schlüssel", "ключ")
+    file.write_bytes(b"schl\xfcssel\n")
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_keys(file)
+    monkeypatch.setenv(KEYS_VARIABLE, os.fsdecode(b"schl\xfcssel"))
+    with pytest.raises(ConfigError, match="UTF-8"):
+        read_keys(None)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from dsi_ray.config import ModelConfig
 from dsi_ray.models.tokenizer import load_tokenizer
 from dsi_ray.runtime.errors import RequestError
+from dsi_ray.runtime.prompts import Prompts
 from dsi_ray.serving.conversation import encode_chat
 from dsi_ray.serving.schema.chat import Conversation
 
@@ -18,7 +19,7 @@ DEMO = load_tokenizer(ModelConfig(model="demo"))
 
 def text_of(*messages: dict[str, Any], **options: Any) -> str:
     conversation = Conversation.model_validate({"messages": list(messages), **options})
-    return DEMO.decode(encode_chat(DEMO, conversation), skip_special_tokens=False)
+    return DEMO.decode(encode_chat(Prompts(DEMO, 1024), conversation), skip_special_tokens=False)
 
 
 USER = {"role": "user", "content": "hello"}
@@ -44,6 +45,7 @@ class Written:
 
     def __init__(self, tokenizer: Any) -> None:
         self.text = ""
+        self.max_token_bytes = 1
         self.render_chat = tokenizer.render_chat
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
@@ -55,7 +57,7 @@ class Written:
 def test_templates_see_a_system_role_for_a_developer_and_only_what_was_said(tmp_path: Path) -> None:
     written: Any = Written(roles(tmp_path))
     messages = [{"role": "developer", "content": "x"}, {**USER, "name": "me"}]
-    encode_chat(written, Conversation.model_validate({"messages": messages}))
+    encode_chat(Prompts(written, 1024), Conversation.model_validate({"messages": messages}))
     assert written.text == "system= user=me "
 
 

@@ -180,6 +180,23 @@ def test_what_is_typed_stays_text(page: Page) -> None:
     assert page.evaluate("document.querySelectorAll('#texts b, #texts img').length") == 0
 
 
+CLICK = """document.addEventListener("DOMContentLoaded", () => {
+    document.getElementById("%s").click();
+})"""
+
+
+@pytest.mark.parametrize(("button", "texts"), [("generate", 1), ("compare", 2)])
+def test_a_click_counts_from_the_first_moment(
+    browser: Browser, url: str, button: str, texts: int
+) -> None:
+    """The page's scripts have run by then, and the model's name is still under way."""
+    with browser.page() as page:
+        page.call("Page.addScriptToEvaluateOnNewDocument", source=CLICK % button)
+        page.open(f"{url}/")
+        page.wait_for(f"{READY} && document.querySelectorAll('#texts pre').length === {texts}")
+        assert page.problems == []
+
+
 def test_a_refusal_is_shown_and_over_with_the_next_request(page: Page) -> None:
     generate(page, PROMPT, 10**6)
     page.wait_for("!document.getElementById('error').hidden")

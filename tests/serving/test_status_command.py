@@ -3,6 +3,7 @@
 import json
 
 import httpx
+import pytest
 from typer.testing import CliRunner
 
 from dsi_ray.cli import app
@@ -67,3 +68,11 @@ def test_shares_are_of_the_time_that_passed() -> None:
         "tokens_per_s": 2.0,
     }
     assert growth({}, {}, 1.0)["sp_utilisation"] is None
+
+
+def test_no_proxy_stands_before_the_loopback(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://192.0.2.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert json.loads(run("--url", url, "--json"))["status"] == "ok"

@@ -11,6 +11,7 @@ from dsi_ray.models.base import ModelInfo
 from dsi_ray.models.tokenizer import SimulatedTokenizer
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.admission import check_request
+from dsi_ray.runtime.prompts import Prompts
 from dsi_ray.runtime.request import Chunk, Decoding, RequestStats
 
 VOCABULARY = 100
@@ -30,13 +31,17 @@ class ValveEngine:
         self.tokenizer = SimulatedTokenizer(VOCABULARY)
         self.target = ModelInfo("valve", VOCABULARY, 64, (), 0, "none", "none", has_logits=False)
         self.max_model_len = self.target.max_context
+        self.prompts = Prompts(self.tokenizer, self.max_model_len)
         self.kv_capacity = sys.maxsize
+        self.sampling_defaults: dict[str, Any] = {}
         self.valve = asyncio.Event()
         self.running = self.peak = 0
 
-    def check(self, prompt: Sequence[int], params: SamplingParams) -> None:
+    def check(
+        self, prompt: Sequence[int], params: SamplingParams, max_tokens: int | None = None
+    ) -> None:
         """As every engine does."""
-        check_request(prompt, params, self.target, self.max_model_len)
+        check_request(prompt, params, self.target, self.max_model_len, max_tokens)
 
     async def status(self) -> dict[str, Any]:
         """Always well."""

@@ -252,7 +252,7 @@ class Decoder(ABC):
 
     def _prefill(self, server: ServerId) -> Start:
         """Fills a server's KV cache with all but the last of the committed tokens."""
-        tokens = tuple(self.tree.tokens[:-1])
+        tokens = self.tree.tokens.upto(len(self.tree.tokens) - 1)
         task = Task(next(self.request.task_ids), self.request.id, server, tokens, len(tokens) + 1)
         self.verifying.start(task, [], Mode.REPLACE)
         return Start(task, Mode.REPLACE)

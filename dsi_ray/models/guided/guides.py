@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from dsi_ray.core.path import Path
 from dsi_ray.models.base import ModelError, RequestTooHard, Sampling
 from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
 from dsi_ray.models.guided.walker import Walker
@@ -21,9 +22,7 @@ class Guides:
         self._compiler: GuideCompiler | None = None
         self._walkers: dict[str, Walker] = {}
 
-    def allowed(
-        self, session: str, path: tuple[int, ...], rows: int, sampling: Sampling
-    ) -> Tensor | None:
+    def allowed(self, session: str, path: Path, rows: int, sampling: Sampling) -> Tensor | None:
         """Returns what may come at the last ``rows`` positions, up to the one after ``path``.
 
         Returns:
@@ -40,8 +39,10 @@ class Guides:
             return None
         walker = self._walkers.get(session)
         if walker is None:
-            walker = self._walkers[session] = self._start(compiler, guide, sampling)
-        return walker.allowed(path[sampling.prompt_tokens :], rows)
+            walker = self._walkers[session] = self._start(
+                compiler, guide, sampling, path.upto(sampling.prompt_tokens)
+            )
+        return walker.allowed(path, rows)
 
     def release(self, session: str) -> None:
         """Forgets a request; an unknown one is fine."""
@@ -56,10 +57,12 @@ class Guides:
             return None
         return None if tokenizer is None else GuideCompiler(tokenizer, self._vocab_size)
 
-    def _start(self, compiler: GuideCompiler, guide: Guide, sampling: Sampling) -> Walker:
+    def _start(
+        self, compiler: GuideCompiler, guide: Guide, sampling: Sampling, prompt: Path
+    ) -> Walker:
         try:
             matcher = compiler.matcher(guide)
         except GuideError as error:
             raise RequestTooHard(f"this form cannot be enforced: {error}", "guide") from error
         width = min(self._vocab_size, sampling.vocab_size)
-        return Walker(matcher, sampling.end_ids, width)
+        return Walker(matcher, sampling.end_ids, width, prompt)

@@ -5,5 +5,6 @@ and its seed, and on nothing else: no state, no generator that is used up, no ne
 """
 
 from dsi_ray.models.sampling.choice import choose, is_plain
+from dsi_ray.models.sampling.occurrences import Occurrences
 
-__all__ = ["choose", "is_plain"]
+__all__ = ["Occurrences", "choose", "is_plain"]

@@ -10,6 +10,7 @@ from dsi_ray.models.hashing import path_keys, position_key
 from dsi_ray.models.sampling.edits import edit_by_id, edits_by_id
 from dsi_ray.models.sampling.logprobs import raw_logprobs
 from dsi_ray.models.sampling.noise import gumbel
+from dsi_ray.models.sampling.occurrences import Occurrences
 from dsi_ray.models.sampling.penalties import penalise, penalises
 from dsi_ray.models.sampling.rejection import accept_or_resample, draw_drafts
 from dsi_ray.models.sampling.truncation import truncate, truncates
@@ -21,6 +22,7 @@ def choose(
     sampling: Sampling,
     allowed: Tensor | None = None,
     proposals: Sequence[bytes] = (),
+    occurrences: Occurrences | None = None,
 ) -> Forwarded:
     """Returns the token that each row of logits leads to.
 
@@ -38,6 +40,7 @@ def choose(
             ``logits``, some true in every row.
         proposals: What a drafter drew at each row's position, empty where it drew nothing; or none
             at all. Without ``sampling.rejection`` there are none.
+        occurrences: Of the request: what penalties need not count again. It changes no token.
 
     Raises:
         ModelError: The parameters leave no token to choose.
@@ -45,7 +48,7 @@ def choose(
     logits = logits[:, : sampling.vocab_size]
     first = len(path) + 1 - logits.shape[0]
     scores = logits if allowed is None else _masked(logits, allowed)
-    scores = _scores(scores, path, first, sampling)
+    scores = _scores(scores, path, first, sampling, occurrences)
     keys = _keys(path, first, sampling)
     if sampling.drafts:
         return draw_drafts(scores, keys)
@@ -76,14 +79,20 @@ def _masked(logits: Tensor, allowed: Tensor) -> Tensor:
     return logits.masked_fill(~allowed[:, : logits.shape[1]].to(logits.device), float("-inf"))
 
 
-def _scores(logits: Tensor, path: Sequence[int], first: int, sampling: Sampling) -> Tensor:
+def _scores(
+    logits: Tensor,
+    path: Sequence[int],
+    first: int,
+    sampling: Sampling,
+    occurrences: Occurrences | None,
+) -> Tensor:
     """The logits after all of the parameters: themselves for a plain greedy request."""
     params = sampling.params
     scores = logits
     if edits_by_id(params):
         scores = edit_by_id(scores.double(), first, sampling)
     if penalises(params):
-        scores = penalise(scores.double(), path, first, sampling)
+        scores = penalise(scores.double(), path, first, sampling, occurrences)
     if params.is_greedy:
         return scores
     scores = scores.double()

@@ -36,6 +36,7 @@ _OUTCOMES = {
     Reason.REPLACED: Outcome.CANCELLED,
     Reason.CANCELLED: Outcome.CANCELLED,
     Reason.FAILED: Outcome.FAILED,
+    Reason.LOST: Outcome.FAILED,
 }
 """Of a task that was running and ended without output; a dropped one never ran."""
 
@@ -45,7 +46,7 @@ class _Live:
     """A task whose end was not heard.
 
     Attributes:
-        base: Up to which position its path was committed when it was sent: that is not kept.
+        base: Up to which position its path is known to be committed: that is not kept.
         path: What follows: its drafts, or its own tokens as far as they were heard.
         start: The first position for which it has not reported.
         drafts_end: Up to which position it has drafts to verify.
@@ -211,13 +212,14 @@ class RequestTrace:
         # What the server knew before is not reported again: this may be further than was asked for.
         live.start = output.start
         kind, drafts, agreed = live.kind, len(output.tokens), 0
-        first = output.start - live.base
         if live.server.role is Role.TARGET:
+            first = output.start - live.base
             wanted = live.path[first : live.drafts_end - live.base]
             drafts, agreed = len(wanted), agreement(wanted, output.tokens)
             if agreed < drafts:
                 live.drafts_end = 0
-        live.path = live.path[:first] + output.tokens
+        self._forget_committed(live, output.start)
+        live.path = live.path[: output.start - live.base] + output.tokens
         live.start += len(output.tokens)
         if not output.forwards:
             return None
@@ -239,6 +241,15 @@ class RequestTrace:
         )
         live.reported = True
         return self._add(work)
+
+    def _forget_committed(self, live: _Live, before: int) -> None:
+        """Moves the base on to where the path is no longer what is committed.
+
+        A server that goes on alone would else leave its whole text with each of its tokens.
+        """
+        path, first = live.path[: before - live.base], live.base - self._prompt_tokens
+        same = agreement(path, self._text[first : first + len(path)])
+        live.base, live.path = live.base + same, live.path[same:]
 
     def _end_task(self, live: _Live, event: Ended, now: float) -> Work | None:
         """A running task leaves a span; one that waited for another leaves none."""

@@ -18,8 +18,8 @@ from dsi_ray.serving.schema.tokens import (
 from dsi_ray.serving.service import Service
 from dsi_ray.serving.tokens import detokenize, tokenize
 
-_GENERATING = errors(400, 401, 404, 413, 429, 500, 503, 504) | STREAM
-_TOKENIZING = errors(400, 401, 404, 413, 500)
+_GENERATING = errors(400, 401, 404, 408, 413, 415, 429, 500, 503, 504) | STREAM
+_TOKENIZING = errors(400, 401, 404, 408, 413, 415, 429, 500, 503)
 
 
 def add_routes(app: FastAPI, service: Service) -> None:

@@ -27,7 +27,7 @@ class Message(RequestModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[
         Text | Annotated[list[TextPart], Field(min_length=1)],
-        one_message("Must be a string or a list of parts {type: text, text: ...}"),
+        one_message("Must be a string or a list of parts {type: text, text: ...}, valid Unicode"),
     ]
     name: str | None = None
     tool_call_id: str | None = None

@@ -23,7 +23,7 @@ Prompts = Annotated[
     | Annotated[list[PromptIds], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)],
     one_message(
         "Must be a string, a list of token ids, or a list of strings or of such lists "
-        f"(at most {MAX_PROMPTS}), all valid Unicode"
+        f"(1 to {MAX_PROMPTS}), no list empty and all valid Unicode"
     ),
 ]
 

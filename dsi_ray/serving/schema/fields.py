@@ -17,7 +17,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
-from dsi_ray.params import MAX_LOGIT_BIAS, MAX_STOPS, MAX_TOKEN_IDS, StopString
+from dsi_ray.params import MAX_LOGIT_BIAS, MAX_STOP, MAX_STOPS, MAX_TOKEN_IDS, StopString
+from dsi_ray.runtime.prompts import is_unicode
 
 UNSUPPORTED = "unsupported_parameter"
 """The kind of error, and OpenAI's code, for what is known but cannot be done."""
@@ -95,22 +96,16 @@ def _unicode(text: str) -> str:
     return text
 
 
-def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can hold ``text``."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 Text = Annotated[str, AfterValidator(_unicode)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 TokenIds = Annotated[list[TokenId], Field(fail_fast=True, max_length=MAX_TOKEN_IDS)]
 PromptIds = Annotated[list[TokenId], Field(fail_fast=True, min_length=1)]
 Stop = Annotated[
     StopString | Annotated[list[StopString], Field(max_length=MAX_STOPS)],
-    one_message(f"Must be a string or a list of at most {MAX_STOPS} strings, none of them empty"),
+    one_message(
+        f"Must be a string or a list of at most {MAX_STOPS} strings, each of 1 to {MAX_STOP} "
+        "characters and valid Unicode"
+    ),
 ]
 LogitBias = Annotated[
     dict[TokenId, Annotated[float, Field(ge=-100, le=100)]],

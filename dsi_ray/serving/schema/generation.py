@@ -1,6 +1,5 @@
 """What both kinds of generation requests have in common."""
 
-import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -23,8 +22,6 @@ from dsi_ray.serving.schema.fields import (
 from dsi_ray.serving.schema.structured import StructuredOutput
 
 MAX_N = 16
-_LEAST_TOP_P = sys.float_info.min
-"""The limit that top_p: 0 means: the likeliest token is always among those kept."""
 
 
 class StreamOptions(RequestModel):
@@ -134,8 +131,6 @@ class GenerationRequest(StructuredOutput):
             )
         named = {name: getattr(self, name) for name in RECOMMENDED}
         sampling = {**defaults, **{name: v for name, v in named.items() if v is not None}}
-        if "top_p" in sampling:
-            sampling["top_p"] = max(sampling["top_p"], _LEAST_TOP_P)
         return SamplingParams(
             max_tokens=max_tokens,
             min_tokens=min_tokens,

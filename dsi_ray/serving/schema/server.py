@@ -1,8 +1,17 @@
 """Answers about the server itself, and errors."""
 
-from typing import Any, Literal
+import sys
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+
+def _none_if_unlimited(tokens: int | None) -> int | None:
+    return None if tokens == sys.maxsize else tokens
+
+
+MaxModelLen = Annotated[int | None, AfterValidator(_none_if_unlimited)]
+"""Most tokens of prompt and output together; None for a simulated model, which has no limit."""
 
 
 class ModelCard(BaseModel):
@@ -13,7 +22,7 @@ class ModelCard(BaseModel):
     created: int
     owned_by: str = "dsi-ray"
     root: str
-    max_model_len: int
+    max_model_len: MaxModelLen
 
 
 class ModelList(BaseModel):

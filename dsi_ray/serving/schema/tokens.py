@@ -7,6 +7,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag
 
 from dsi_ray.serving.schema.chat import Conversation
 from dsi_ray.serving.schema.fields import RequestModel, Text, TokenId
+from dsi_ray.serving.schema.server import MaxModelLen
 
 
 class TokenizeText(RequestModel):
@@ -40,7 +41,7 @@ class Tokens(BaseModel):
     """Token ids, and where asked for what each of them stands for."""
 
     count: int
-    max_model_len: int
+    max_model_len: MaxModelLen
     tokens: list[int]
     token_strs: list[str] | None = None
 

@@ -34,7 +34,9 @@ at("download").addEventListener("click", () => perform(() => download()));
 at("prompt").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("form").requestSubmit();
 });
-perform(() => findModel());
+// Nobody need wait for it: each request asks for the model where it is not known yet.
+findModel().catch(report);
+allow();
 
 /** Does one thing at a time, and shows what goes wrong. */
 async function perform(action) {
@@ -66,7 +68,7 @@ function report(error) {
 /** Lets the buttons do what makes sense now. */
 function allow() {
   const busy = stopper !== null;
-  at("generate").hidden = busy;
+  at("generate").hidden = at("generate").disabled = busy;
   at("compare").disabled = busy || algorithm() === PLAIN;
   at("stop").hidden = !busy;
   at("download").disabled = busy || !runs[0]?.id;

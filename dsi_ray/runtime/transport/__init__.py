@@ -1,0 +1,1 @@
+"""Bytes between processes: lanes, connections that two actors open between them."""

@@ -1,0 +1,80 @@
+"""A model server's end of actor calls: a call brings work and lasts until its tasks have ended."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from dsi_ray.core.messages import Ended, Event, Output, Reason
+from dsi_ray.runtime.fatal import fatal_errors
+from dsi_ray.runtime.forwards import Forwards
+from dsi_ray.runtime.wire import Work
+
+_EARLY_CANCELS = 256
+
+
+class ServedCalls:
+    """The calls of one coordinator, which may overtake each other.
+
+    Args:
+        forwards: What they are to.
+    """
+
+    def __init__(self, forwards: Forwards) -> None:
+        self._forwards = forwards
+        self._loop = asyncio.get_running_loop()
+        self._ends: dict[int, asyncio.Event] = {}
+        self._early: deque[int] = deque(maxlen=_EARLY_CANCELS)
+        """Cancelled tasks that have not arrived: calls need not keep their order."""
+        self._outbox: deque[list[Event]] = deque()
+        self._has_events = asyncio.Event()
+
+    async def run(self, work: Work) -> None:
+        """Runs tasks, cancels others, and returns at the end of the last one that it runs.
+
+        What they yield goes into :meth:`events`. Cancelling this call ends its tasks and stops
+        their forward at the next layer.
+        """
+        starts = [start for start in work.starts if start[0].id not in self._early]
+        ends = {task.id: asyncio.Event() for task, _, _ in starts}
+        self._ends |= ends
+        self._early += [task for _, task in work.cancels if task not in self._ends]
+        self._forwards.take(Work(starts, work.cancels, work.releases))
+        cancelled: list[Event] = [
+            Ended(task.id, Reason.CANCELLED) for task, _, _ in work.starts if task.id not in ends
+        ]
+        if cancelled:
+            self.hear(cancelled, urgent=True)
+        try:
+            for ended in ends.values():
+                await ended.wait()
+        except asyncio.CancelledError:
+            self._forwards.take(Work(cancels=[(task.request, task.id) for task, _, _ in starts]))
+            raise
+
+    async def events(self) -> AsyncIterator[list[Event]]:
+        """Yields what happened since the last item, for all requests together."""
+        while True:
+            await self._has_events.wait()
+            self._has_events.clear()
+            events: list[Event] = []
+            while self._outbox:
+                events += self._outbox.popleft()
+            if events:
+                yield events
+
+    def hear(self, events: list[Event], urgent: bool) -> None:
+        """Takes events from the thread of the forwards, or from this one, in order."""
+        self._outbox.append(events)
+        over = [e.task for e in events if not (isinstance(e, Output) and e.goes_on)]
+        if over or urgent:
+            self._loop.call_soon_threadsafe(self._publish, over, urgent)
+
+    @fatal_errors("the events")
+    def _publish(self, over: list[int], urgent: bool) -> None:
+        """Lets the calls of ended tasks return, and the event stream go on."""
+        for task in over:
+            ended = self._ends.pop(task, None)
+            if ended is not None:
+                ended.set()
+        if urgent:
+            self._has_events.set()
