@@ -36,8 +36,8 @@ def use_packed_attention(model: Any) -> None:
     name = names.get(model.config._attn_implementation)
     if name is None:
         raise ModelError(
-            f"{model.config.model_type}: its attention ({model.config._attn_implementation}) cannot "
-            "be batched; use a model with plain attention in every layer"
+            f"{model.config.model_type}: attention {model.config._attn_implementation} cannot be "
+            "batched; use a model with plain attention in every layer"
         )
     AttentionInterface.register(SDPA, partial(_attend, sdpa_attention_forward))
     AttentionInterface.register(EAGER, partial(_attend, _eager_attention_forward))
