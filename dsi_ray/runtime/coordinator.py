@@ -270,12 +270,14 @@ class Coordinator:
     def _leave(self, request: str) -> None:
         """The client has all, or has gone: what still runs is cancelled."""
         active = self._active.get(request)
-        if active is not None:
-            active.trace.end(active.elapsed)
-            self._execute(self._group.leave(request))
-            if request in self._active:
-                for server_id in active.member.known:
-                    self._servers[server_id].cancel_branches(request)
+        if active is None:
+            return
+        active.trace.end(active.elapsed)
+        abandoned = not active.member.decoder.over
+        self._execute(self._group.leave(request))
+        if abandoned and request in self._active:
+            for server_id in active.member.known:
+                self._servers[server_id].cancel_branches(request)
 
     async def _keep(self, server_id: ServerId) -> None:
         """Reads a server's events; once it has died, starts another in its place."""

@@ -64,11 +64,11 @@ class MortalLaneServer(MortalServer):
 
     def __init__(self, server: ModelServer) -> None:
         super().__init__(server)
-        self.load = self._load_and_connect
         no_refs = SimpleNamespace(branches=SimpleNamespace(remote=lambda _: None))
         self.work = WorkLane(no_refs, ())
 
-    async def _load_and_connect(self) -> ModelInfo:
+    async def load(self) -> ModelInfo:
+        """Loads the model and opens the lane."""
         info = await self._server.load()
         ours, theirs = socket.socketpair()
         self.lane = self._server.attach(theirs)
