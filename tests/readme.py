@@ -94,8 +94,18 @@ def shown() -> list[Shown]:
         for script in scripts:
             for words in commands(script):
                 found[Shown(tuple(words), str(document.relative_to(ROOT)))] = None
-    found |= {Shown(tuple(shlex.split(command)), "sessions"): None for command, _ in sessions()}
+    for script in (*_examples(typer.main.get_command(app)), *(text for text, _ in sessions())):
+        for words in commands(script):
+            found[Shown(tuple(words), "help")] = None
     return list(found)
+
+
+def _examples(command: Any) -> Iterator[str]:
+    """The examples that the help of a command and of those below it ends with."""
+    lines = (command.help or "").splitlines()
+    yield from (line for line in lines if line.startswith("dsi-ray "))
+    for child in getattr(command, "commands", {}).values():
+        yield from _examples(child)
 
 
 def _alternatives(code: str) -> list[str]:
@@ -128,13 +138,12 @@ def engine_options(parameters: dict[str, Any]) -> EngineOptions | None:
 def curls(document: Path) -> Iterator[tuple[str, ServingConfig, dict[str, Any] | None]]:
     """The path and the body of each request of a document, and what serves it there."""
     for block in blocks(document):
-        config = ServingConfig()
+        options: EngineOptions | None = None
         for words in commands(block):
             if words[:2] == ["dsi-ray", "serve"]:
                 options = engine_options(parse(app, tuple(words[1:])))
-                assert options is not None
-                config = options.load(ServingConfig)
             if words[0] == "curl":
                 (url,) = (word for word in words if word.startswith("http"))
                 body = json.loads(words[words.index("-d") + 1]) if "-d" in words else None
+                config = (options or EngineOptions()).load(ServingConfig)
                 yield httpx.URL(url).path, config, body

@@ -45,7 +45,7 @@ SHOWN = shown()
 CHECKED = {"curl", "dsi-ray", "make", "pip", "python", "ray", "serve"}
 """Programs that a test knows; of all others it only knows whether the files are there."""
 
-OTHERS = set("aiperf cd cp docker export guidellm gzip kubectl kustomize locust vllm".split())
+OTHERS = set("aiperf cd cp docker export guidellm gzip kubectl kustomize jq locust vllm".split())
 
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.parent.name))
 
