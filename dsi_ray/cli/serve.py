@@ -40,11 +40,10 @@ def command(
     shield(config)
     with contextlib.ExitStack() as server:
         with starting():
-            from dsi_ray.runtime.text_facts import text_facts
-            from dsi_ray.serving.server import running, served_roster, stop_signal
+            from dsi_ray.serving.server import running, stop_signal, text_facts_at
 
             url = server.enter_context(running(config))
-            facts = text_facts(config, served_roster().info.target)
+            facts = text_facts_at(url)
         # Before anybody is told that it runs, and may want to end it.
         stop = stop_signal()
         model = config.model_name

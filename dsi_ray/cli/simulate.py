@@ -36,7 +36,7 @@ _TABLE_COLUMNS: Columns = {
     "DSI\ns": ("dsi_s", ".2f"),
     "DSI/\nbound": ("measured_over_bound", ".3f"),
     "DSI/\nSI": ("measured_dsi_over_si", ".2f"),
-    "DSI/SI without\nmessages": ("measured_dsi_over_si_bound", ".2f"),
+    "/ideal\nSI": ("measured_dsi_over_si_bound", ".2f"),
     "ideal": ("bound_dsi_over_si", ".2f"),
     "paper": ("dsi_over_si", ".2f"),
     "DSI/\nnon-SI": ("measured_dsi_over_non_si", ".2f"),
