@@ -92,9 +92,7 @@ class Mortals(dict[ServerId, MortalServer]):
     They take the place of those in processes of their own, which only Ray can start.
     """
 
-    def __init__(
-        self, patch: pytest.MonkeyPatch, kind: type[MortalServer] = MortalLaneServer
-    ) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, kind: type[MortalServer] = MortalServer) -> None:
         super().__init__()
         self._kind = kind
         self._made: list[MortalServer] = []
