@@ -20,6 +20,9 @@ MAX_LOGPROBS = 20
 MAX_GUIDE = 16_384
 """Characters of a guide. It travels with every task."""
 
+MAX_ID = 2**31 - 1
+"""Token ids travel as int32."""
+
 MAX_STOP = 256
 """Characters of a stop string."""
 
@@ -28,7 +31,7 @@ RECOMMENDED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-_Natural = Annotated[int, Field(ge=0, lt=2**31)]
+_Natural = Annotated[int, Field(ge=0, le=MAX_ID)]
 _TokenIds = Annotated[tuple[_Natural, ...], Field(max_length=MAX_TOKEN_IDS)]
 _Bias = Annotated[float, Field(ge=-100, le=100)]
 _Penalty = Annotated[float, Field(ge=-2, le=2)]
@@ -39,8 +42,11 @@ def _sorted_pairs(bias: Any) -> Any:
     return tuple(sorted(bias.items())) if isinstance(bias, Mapping) else bias
 
 
-def _off_is_zero(top_k: Any) -> Any:
-    return 0 if top_k == -1 else top_k
+def _whole_vocabulary(top_k: Any) -> Any:
+    """Off is 0, and what is beyond every vocabulary keeps all of it, as large as it may be."""
+    if top_k == -1:
+        return 0
+    return min(top_k, MAX_ID) if isinstance(top_k, int) else top_k
 
 
 def _several(stop: Any) -> Any:
@@ -124,7 +130,7 @@ class SamplingParams:
     min_tokens: _Natural = 0
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(ge=0, le=1), AfterValidator(_above_zero)] = 1.0
-    top_k: Annotated[_Natural, BeforeValidator(_off_is_zero)] = 0
+    top_k: Annotated[_Natural, BeforeValidator(_whole_vocabulary)] = 0
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] = 1.0
     presence_penalty: _Penalty = 0.0

@@ -1,9 +1,10 @@
-"""The commands that the documents show."""
+"""The documents, and the commands that they show."""
 
 import dataclasses
 import json
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,17 @@ from dsi_ray.serving.config import ServingConfig
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+CONFIGURATION = ROOT / "deployments" / "CONFIGURATION.md"
 DOCUMENTS = [
     README,
-    *(ROOT / folder / "README.md" for folder in ("deployments", "k8s", "loadtest")),
-    ROOT / "deployments" / "OPERATIONS.md",
+    *sorted(
+        document
+        for folder in ("deployments", "k8s", "loadtest", "dsi_ray")
+        for document in (ROOT / folder).rglob("*.md")
+    ),
 ]
-_INLINE = re.compile(r"`((?:dsi-ray|python -m|make|serve|ray) [^`]+)`")
+_INLINE = re.compile(r"`((?:\.venv/bin/)?(?:dsi-ray|python -m|make|serve|ray) [^`]+)`")
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,18 @@ class Shown:
 
 
 def blocks(document: Path, language: str = "bash") -> list[str]:
-    """The code blocks of a language."""
-    fence = re.compile(rf"^```{language}\n(.*?)^```", re.MULTILINE | re.DOTALL)
-    return fence.findall(document.read_text())
+    """The code blocks of a language; those in lists without their indentation."""
+    found = _FENCE.findall(document.read_text())
+    return [textwrap.dedent(text) for _, name, text in found if name == language]
+
+
+def sessions() -> Iterator[tuple[str, str]]:
+    """Every ``$ command`` that a document shows with its output, and that output."""
+    for document in DOCUMENTS:
+        for text in blocks(document, ""):
+            if text.startswith("$ "):
+                command, _, output = text.removeprefix("$ ").partition("\n")
+                yield command, output
 
 
 def commands(text: str) -> list[list[str]]:
@@ -74,17 +89,30 @@ def shown() -> list[Shown]:
     """All commands of all documents, each once."""
     found: dict[Shown, None] = {}
     for document in DOCUMENTS:
-        text = document.read_text()
-        scripts = [*blocks(document), *(_plain(code) for code in _INLINE.findall(text))]
+        inline = (_alternatives(code) for code in _INLINE.findall(document.read_text()))
+        scripts = [*blocks(document), *(command for each in inline for command in each)]
         for script in scripts:
             for words in commands(script):
                 found[Shown(tuple(words), str(document.relative_to(ROOT)))] = None
+    for script in (*_examples(typer.main.get_command(app)), *(text for text, _ in sessions())):
+        for words in commands(script):
+            found[Shown(tuple(words), "help")] = None
     return list(found)
 
 
-def _plain(code: str) -> str:
-    """Of `a \\| b`, which tables show, the first; and without the dots that stand for more."""
-    return code.partition("\\|")[0].replace("...", "").strip()
+def _examples(command: Any) -> Iterator[str]:
+    """The examples that the help of a command and of those below it ends with."""
+    lines = (command.help or "").splitlines()
+    yield from (line for line in lines if line.startswith("dsi-ray "))
+    for child in getattr(command, "commands", {}).values():
+        yield from _examples(child)
+
+
+def _alternatives(code: str) -> list[str]:
+    """Every command that ``program a \\| b`` stands for in a table."""
+    first, *others = code.removeprefix(".venv/bin/").split("\\|")
+    before = first.split()[:-1]
+    return [first, *(" ".join([*before, other]) for other in others)]
 
 
 def parse(application: typer.Typer, words: tuple[str, ...]) -> dict[str, Any]:
@@ -107,14 +135,15 @@ def engine_options(parameters: dict[str, Any]) -> EngineOptions | None:
     return EngineOptions(**{**given, "config": given["config"] and Path(given["config"])})
 
 
-def curls() -> Iterator[tuple[str, ServingConfig, dict[str, Any]]]:
-    """The path and the body of each request of the README, and what serves it."""
-    for block in blocks(README):
-        config = ServingConfig()
+def curls(document: Path) -> Iterator[tuple[str, ServingConfig, dict[str, Any] | None]]:
+    """The path and the body of each request of a document, and what serves it there."""
+    for block in blocks(document):
+        options: EngineOptions | None = None
         for words in commands(block):
             if words[:2] == ["dsi-ray", "serve"]:
                 options = engine_options(parse(app, tuple(words[1:])))
-                assert options is not None
-                config = options.load(ServingConfig)
             if words[0] == "curl":
-                yield httpx.URL(words[1]).path, config, json.loads(words[words.index("-d") + 1])
+                (url,) = (word for word in words if word.startswith("http"))
+                body = json.loads(words[words.index("-d") + 1]) if "-d" in words else None
+                config = (options or EngineOptions()).load(ServingConfig)
+                yield httpx.URL(url).path, config, body

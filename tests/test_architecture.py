@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "config": {"params"},
     "params": set(),
     "demo": {"demo"},
-    "models": {"models", "core.messages", "demo", *SETTINGS},
+    "models": {"models", "core.messages", "core.path", "demo", *SETTINGS},
     "runtime": {"runtime", "core", "models", *SETTINGS},
     "serving": {"serving", "runtime", "core", "models", *SETTINGS},
     "experiments": {"experiments", "runtime", "core", "models", "demo", *SETTINGS},

@@ -12,7 +12,9 @@ from dsi_ray.cli.json_file import JsonCommand
 app = typer.Typer(
     name="dsi-ray",
     cls=OneLineErrors,
-    help="Distributed Speculative Inference on Ray.",
+    help="Serve large language models with Distributed Speculative Inference (DSI) on Ray: a small "
+    "drafter runs ahead while several target servers verify its drafts, and the text is the "
+    "target's own. 'dsi-ray demo' shows it, without a GPU or a download.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -39,7 +41,7 @@ def _main(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print it and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:

@@ -44,40 +44,57 @@ _MESSAGE_COLUMNS: Columns = {
 @with_engine_options
 def command(
     engine: EngineOptions,
-    prompts: Annotated[int, typer.Option(help="Number of prompts.", min=1)] = 8,
-    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for each.")] = 128,
+    prompts: Annotated[int, typer.Option(help="How many prompts to run.", min=1)] = 8,
+    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for a prompt.")] = 128,
     si_lookahead: Annotated[
         list[int] | None,
-        typer.Option(help="Of an SI row; may be repeated.", show_default="1 to 8", min=1),
+        typer.Option(
+            help="Add a row for SI with this lookahead; may be repeated.",
+            show_default="1 to 8",
+            min=1,
+        ),
     ] = None,
     two_threads: Annotated[
         bool,
         typer.Option(
             "--two-threads",
-            help="Also the baselines with two torch threads a server (x2): the cores DSI has.",
+            help="Add the baselines with two torch threads a server (rows x2): as many cores as "
+            "DSI has.",
         ),
     ] = False,
     with_peers: Annotated[
         bool,
         typer.Option(
             "--peers",
-            help="Also transformers' own generate (HF), plain and with an assistant model.",
+            help="Add transformers' own generate (rows HF), plain and with an assistant model.",
         ),
     ] = False,
     concurrency: Annotated[
         list[int] | None,
         typer.Option(
-            help="Instead: so many of the requests, of mixed lengths, at once; may be repeated.",
+            help="Instead, run requests of mixed lengths, this many at once; may be repeated.",
             min=1,
         ),
     ] = None,
     messages: Annotated[
         bool,
-        typer.Option("--messages", help="Instead: what a message between two actors costs."),
+        typer.Option(
+            "--messages", help="Instead, measure what a message between two actors costs."
+        ),
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Compare non-SI, SI and DSI on the same prompts, or one request at a time with many."""
+    """Compare non-SI, SI and DSI on the same prompts.
+
+    Every prompt is run by the target alone (non-SI), by SI with each lookahead and by DSI, in
+    turns, so that all meet the same noise. The table has tokens a second, the time to the first
+    token, how many drafts were accepted, and whether all texts are identical.
+
+    \b
+    dsi-ray bench
+    dsi-ray bench --prompts 64 --concurrency 1 --concurrency 8
+    dsi-ray bench --target /models/llama-8b --drafter /models/llama-1b --sp-degree 3
+    """
     config = engine.load(EngineConfig)
     params = sampling_params(max_tokens=max_tokens)
     check_writable(json_file)

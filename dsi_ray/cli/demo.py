@@ -31,13 +31,19 @@ _NODE_TITLE = "8 devices whose forwards are timed waits: target 30 ms, drafter 3
 def command(
     engine: EngineOptions,
     port: Annotated[
-        int | None, typer.Option(help="Port to serve on meanwhile.", show_default="a free one")
+        int | None, typer.Option(help="Port of the server.", show_default="a free one")
     ] = None,
-    prompts: Annotated[int, typer.Option(help="Number of prompts of each table.", min=1)] = 4,
-    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for each.")] = 96,
+    prompts: Annotated[
+        int, typer.Option(help="How many prompts to run for each table.", min=1)
+    ] = 4,
+    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate for a prompt.")] = 96,
     json_file: JsonFile = None,
 ) -> None:
-    """Serve, stream a completion over HTTP, and compare non-SI, SI and DSI."""
+    """Serve the built-in models, stream a completion, and compare non-SI, SI and DSI.
+
+    The comparison runs twice: with these models on this machine, and on eight simulated devices
+    whose forwards only wait. It needs no GPU and no download, and takes a few minutes.
+    """
     config = engine.load(ServingConfig, port=port or _free_port())
     params = sampling_params(max_tokens=max_tokens)
     check_writable(json_file)

@@ -26,9 +26,9 @@ def command(
 ) -> None:
     """Check whether this machine and its cluster can serve a configuration.
 
-    Python and packages, port, disk and shared memory, the models' files and vocabularies, Ray,
-    GPUs, and room for the servers. What fails comes with what to do about it; then the exit status
-    is 1.
+    Checks Python and packages, the port, disk and shared memory, the models' files and
+    vocabularies, Ray, the GPUs, and whether the servers have room. No weights are loaded. Each
+    failure comes with what to do about it, and the exit status is 1 if there is any.
 
     \b
     dsi-ray doctor

@@ -1,6 +1,7 @@
 """Every error is one line that says what to do, and an exit status."""
 
 import functools
+import io
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -39,6 +40,10 @@ class OneLineErrors(TyperGroup):
         )
         if not standalone_mode:
             return run()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # A terminal need not be able to show what a model writes.
+                stream.reconfigure(errors="replace")
         try:
             sys.exit(run() or 0)
         except typer.TyperException as error:

@@ -52,16 +52,20 @@ def chaos(
     drafter: Annotated[str, typer.Option(help="Model of the drafter.")] = (
         "simulated:tpot_ms=4,acceptance_rate=0.8"
     ),
-    sp_degree: Annotated[int, typer.Option(help="Target servers.", min=1)] = 3,
-    requests: Annotated[int, typer.Option(help="Of each run.", min=1)] = 200,
-    tokens: Annotated[int, typer.Option(help="Of each request.", min=1)] = 100,
+    sp_degree: Annotated[int, typer.Option(help="Number of target servers.", min=1)] = 3,
+    requests: Annotated[int, typer.Option(help="Requests of each run.", min=1)] = 200,
+    tokens: Annotated[int, typer.Option(help="Tokens of each request.", min=1)] = 100,
     concurrency: Annotated[int, typer.Option(help="Requests at once.", min=1)] = 8,
-    every_s: Annotated[float, typer.Option(help="Between two disturbances.", min=0.1)] = 3.0,
-    hang_s: Annotated[float, typer.Option(help="How long a server hangs.", min=0.1)] = 5.0,
-    seed: Annotated[int, typer.Option(help="Chooses the servers.")] = 0,
+    every_s: Annotated[float, typer.Option(help="Seconds between two faults.", min=0.1)] = 3.0,
+    hang_s: Annotated[float, typer.Option(help="Seconds for which a server hangs.", min=0.1)] = 5.0,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of servers.")] = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Kill, and stop, random servers and nodes under load on Ray: no request may notice."""
+    """Kill and stop random servers and nodes under load, on Ray.
+
+    Four runs: undisturbed, with servers killed, with servers stopped for a while, and with a node
+    killed. The table counts requests that failed and texts that changed; both must be 0.
+    """
     from dsi_ray.config import EngineConfig
     from dsi_ray.experiments.chaos import study
 
@@ -83,11 +87,14 @@ def chaos(
 
 
 def lost_drafter(
-    prompts: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 8,
-    tokens: Annotated[int, typer.Option(help="Of each text.", min=1)] = 200,
+    prompts: Annotated[int, typer.Option(help="Texts for each row of the table.", min=1)] = 8,
+    tokens: Annotated[int, typer.Option(help="Tokens of each text.", min=1)] = 200,
     json_file: JsonFile = None,
 ) -> None:
-    """The demo pair when its drafter has died for good: DSI may cost nothing against non-SI."""
+    """Kill the demo pair's drafter for good, and compare DSI with non-SI, before and after.
+
+    Without a drafter DSI must be no slower than plain decoding.
+    """
     from dsi_ray.experiments import lost_drafter as experiment
 
     check_outputs(None, json_file)
@@ -101,15 +108,22 @@ def lost_drafter(
 
 def nodes(
     added_ms: Annotated[
-        list[float], typer.Option(help="What the network adds to a packet; may be repeated.", min=0)
+        list[float],
+        typer.Option(
+            help="Milliseconds that the network adds to a packet, either way; may be repeated.",
+            min=0,
+        ),
     ] = [0.0, 2.0, 10.0],  # noqa: B006
-    traces: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 10,
+    traces: Annotated[int, typer.Option(help="Texts for each row of the table.", min=1)] = 10,
     tokens: Annotated[int, typer.Option(help="Tokens of a text.", min=1)] = 50,
     out: Out = None,
     seed: Seed = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Two Ray nodes with a slow network between them; needs root, for network namespaces."""
+    """Compare DSI with non-SI on two Ray nodes with a slow network between them.
+
+    Needs root, for network namespaces.
+    """
     from dsi_ray.experiments import nodes as experiment
 
     check_outputs(out, json_file)

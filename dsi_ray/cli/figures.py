@@ -26,9 +26,9 @@ Columns = Mapping[str, tuple[str, str]]
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Directory for CSV and PNG files.", metavar="DIR"),
+    typer.Option("--out", help="Also write CSV and PNG files to this directory.", metavar="DIR"),
 ]
-Seed = Annotated[int, typer.Option(help="Of the acceptance traces.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random texts.")]
 
 _NOISE = 0.98
 """A measured speedup of at least this is no slowdown."""

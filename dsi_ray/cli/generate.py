@@ -29,32 +29,53 @@ def command(
     prompt: Annotated[str, typer.Argument(help="The text to continue; '-' reads stdin.")],
     max_tokens: Annotated[int, typer.Option(help="Most tokens to generate.")] = 128,
     stop: Annotated[
-        list[str] | None, typer.Option(help="Ends the text, without it; may be repeated.")
+        list[str] | None, typer.Option(help="End the text before this string; may be repeated.")
     ] = None,
     temperature: Annotated[
-        float, typer.Option(help="0 always takes the likeliest token; 1 draws as the target does.")
+        float,
+        typer.Option(
+            help="0 always takes the likeliest token; 1 samples from the target's probabilities."
+        ),
     ] = 0.0,
     top_p: Annotated[
-        float, typer.Option(help="Only the likeliest tokens with this probability together.")
+        float,
+        typer.Option(
+            help="Sample from the fewest likeliest tokens whose probabilities add up to this."
+        ),
     ] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Only this many likeliest tokens; 0 takes all.")] = 0,
+    top_k: Annotated[
+        int, typer.Option(help="Sample from this many likeliest tokens; 0 is all.")
+    ] = 0,
     min_p: Annotated[
-        float, typer.Option(help="Only tokens this probable, relative to the likeliest.")
+        float,
+        typer.Option(help="Sample from tokens at least this probable, relative to the likeliest."),
     ] = 0.0,
     seed: Annotated[
-        int | None, typer.Option(help="Repeats a text.", show_default="drawn; --json shows it")
+        int | None,
+        typer.Option(help="Gives the same text each time.", show_default="drawn; --json shows it"),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object at the end instead.")
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object at the end instead of the text as it comes."
+        ),
     ] = False,
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="Write what each server did, and when, for ui.perfetto.dev.", metavar="FILE"
+            help="Write a timeline of what each server did, for ui.perfetto.dev.", metavar="FILE"
         ),
     ] = None,
 ) -> None:
-    """Print how the target continues PROMPT, as it comes."""
+    """Print how the target continues PROMPT, token by token.
+
+    A line on stderr says at the end how fast it was and how many drafts were accepted.
+
+    \b
+    dsi-ray generate 'def main('
+    dsi-ray generate 'The sea is' --target /models/llama-8b --drafter /models/llama-1b
+    dsi-ray generate - --max-tokens 64 --json
+    """
     config = engine.load(EngineConfig)
     params = sampling_params(
         max_tokens=max_tokens,

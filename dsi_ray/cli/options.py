@@ -22,7 +22,12 @@ def _option(*names: str, help: str, **settings: Any) -> Any:
 
 C = TypeVar("C", bound=EngineConfig)
 
-Host = Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        help="Address to listen on; 0.0.0.0 lets other machines in.", show_default="127.0.0.1"
+    ),
+]
 Port = Annotated[int | None, typer.Option(help="Port to listen on.", show_default="8000")]
 
 
@@ -31,13 +36,15 @@ class EngineOptions:
     """What the command line says of the engine; None leaves it to the file or the default."""
 
     config: Annotated[
-        Path | None, _option("--config", help="YAML file; flags override it.", metavar="FILE")
+        Path | None,
+        _option("--config", help="YAML file with settings; flags override it.", metavar="FILE"),
     ] = None
     target: Annotated[
         str | None,
         _option(
             "--target",
-            help="Directory, hub id, GGUF file, 'demo' or 'simulated:tpot_ms=30'.",
+            help="Model whose text is served: a directory, hub id, GGUF file, 'demo' or "
+            "'simulated:tpot_ms=30'.",
             show_default="demo",
             metavar="MODEL",
         ),
@@ -46,39 +53,64 @@ class EngineOptions:
         list[str] | None,
         _option(
             "--drafter",
-            help="As --target, or 'lookup'; may be repeated.",
+            help="Model that drafts: as --target, or 'lookup', which repeats n-grams of the text; "
+            "may be repeated.",
             metavar="MODEL",
         ),
     ] = None
     sp_degree: Annotated[
-        int | None, _option("--sp-degree", help="Number of target servers.", min=1)
+        int | None,
+        _option(
+            "--sp-degree",
+            help="Number of target servers, which verify drafts of one request at the same time.",
+            min=1,
+        ),
     ] = None
     lookahead: Annotated[
         str | None,
-        _option("--lookahead", help="Drafts in a verification task.", metavar="N|auto"),
+        _option(
+            "--lookahead",
+            help="Drafts that a target server verifies in one task; auto follows the latencies.",
+            metavar="N|auto",
+        ),
     ] = None
     algorithm: Annotated[
-        Literal["dsi", "si", "non-si"] | None, _option("--algorithm", help="How to decode.")
+        Literal["dsi", "si", "non-si"] | None,
+        _option(
+            "--algorithm",
+            help="Speculate while verifying (dsi), in turns (si), or not at all (non-si).",
+        ),
     ] = None
     verification: Annotated[
         Literal["exact", "rejection"] | None,
-        _option("--verification", help="When a draft counts; matters where temperature is not 0."),
+        _option(
+            "--verification",
+            help="Where temperature > 0: exact accepts a draft if it is the target's own token; "
+            "rejection accepts more drafts, but one seed no longer gives one text.",
+        ),
     ] = None
     generation_config: Annotated[
         Literal["auto", "none"] | None,
-        _option("--generation-config", help="Whether the target's file gives sampling defaults."),
+        _option(
+            "--generation-config",
+            help="Take sampling defaults from the target's generation_config.json (auto), or not.",
+        ),
     ] = None
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16", "float64"] | None,
-        _option("--dtype", help="Of the target and of drafters that are models."),
+        _option("--dtype", help="Number format of the target and of drafters with weights."),
     ] = None
     device: Annotated[
         Literal["auto", "cpu", "cuda"] | None,
-        _option("--device", help="Of the target and of drafters that are models."),
+        _option("--device", help="Where the target and drafters with weights run."),
     ] = None
     address: Annotated[
         str | None,
-        _option("--address", help="Of a running Ray cluster.", show_default="start Ray here"),
+        _option(
+            "--address",
+            help="Address of a running Ray cluster, or auto.",
+            show_default="start Ray here",
+        ),
     ] = None
 
     def load(self, schema: type[C], **more: Any) -> C:

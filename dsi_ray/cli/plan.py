@@ -41,38 +41,55 @@ _SERIAL = 0.1
 
 def command(
     target_ms: Annotated[
-        float | None, typer.Option(help="Milliseconds of a target forward.", min=0.001)
+        float | None, typer.Option(help="Time of a target forward, in milliseconds.", min=0.001)
     ] = None,
     drafter_ms: Annotated[
-        float | None, typer.Option(help="Milliseconds of a drafter forward.", min=0.001)
+        float | None, typer.Option(help="Time of a drafter forward, in milliseconds.", min=0.001)
     ] = None,
     acceptance: Annotated[
-        float | None, typer.Option(help="Share of drafts that are right.", min=0, max=1)
+        float | None, typer.Option(help="Share of drafts that the target accepts.", min=0, max=1)
     ] = None,
-    devices: Annotated[int, typer.Option(help="All there are; one is for the drafter.", min=2)] = 8,
+    devices: Annotated[
+        int, typer.Option(help="Number of devices; one is for the drafter.", min=2)
+    ] = 8,
     model_parallel: Annotated[
-        int, typer.Option(help="Devices of a target server, at least.", min=1)
+        int, typer.Option(help="Fewest devices that a target server needs.", min=1)
     ] = 1,
     scaling: Annotated[
         str | None,
         typer.Option(
-            help="Milliseconds of a target forward on more devices, as measured; without, Amdahl's "
-            f"law with a serial share of {_SERIAL:.0%}.",
+            help="Measured milliseconds of a target forward by devices of a server. Without it, "
+            f"Amdahl's law is assumed with a serial share of {_SERIAL:.0%}.",
             metavar="2:19,4:12",
         ),
     ] = None,
-    message_ms: Annotated[float, typer.Option(help="Milliseconds of a message.", min=0)] = 0.0,
+    message_ms: Annotated[
+        float, typer.Option(help="Time of a message between processes, in milliseconds.", min=0)
+    ] = 0.0,
     config: Annotated[
         Path | None,
-        typer.Option(help="YAML file with simulated models; flags override it.", metavar="FILE"),
+        typer.Option(
+            help="YAML file with simulated models, for what the flags leave out.", metavar="FILE"
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Directory for the joint plan, CSV and PNG.", metavar="DIR"),
+        typer.Option(
+            "--out", help="Directory for the joint plan, as CSV and PNG files.", metavar="DIR"
+        ),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Choose SP degree, lookahead and devices of a target server (Equation 1)."""
+    """Choose SP degree, lookahead and devices of a target server, for given latencies.
+
+    The first table says what each further target server brings: the smallest lookahead that
+    Equation 1 of the paper allows, the one planned, and the expected speed, in virtual time. The
+    second compares all ways to share the devices between target servers.
+
+    \b
+    dsi-ray plan --target-ms 33 --drafter-ms 2.5 --acceptance 0.6 --devices 8
+    dsi-ray plan --target-ms 33 --drafter-ms 2.5 --acceptance 0.6 --scaling 2:19,4:12
+    """
     check_outputs(out, json_file)
     target, drafter, accepted = _latencies(config)
     pace = Pace(

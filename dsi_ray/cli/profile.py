@@ -25,20 +25,35 @@ def command(
     engine: EngineOptions,
     prompt_file: Annotated[
         Path | None,
-        typer.Option(help="A prompt a line.", show_default="held-out code", metavar="FILE"),
+        typer.Option(
+            help="File with one prompt a line.", show_default="held-out code", metavar="FILE"
+        ),
     ] = None,
-    prompts: Annotated[int, typer.Option(help="Most prompts to use.", min=1)] = 8,
-    max_tokens: Annotated[int, typer.Option(help="Tokens to generate for each.", min=3)] = 64,
+    prompts: Annotated[int, typer.Option(help="Use at most this many prompts.", min=1)] = 8,
+    max_tokens: Annotated[int, typer.Option(help="Tokens to generate for a prompt.", min=3)] = 64,
     servers: Annotated[
         int | None,
-        typer.Option(help="Most target servers of the plan.", show_default="--sp-degree", min=1),
+        typer.Option(
+            help="Plan for at most this many target servers.", show_default="--sp-degree", min=1
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="YAML file for the plan.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Write the configuration to this YAML file instead of printing it.", metavar="FILE"
+        ),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Measure a pair of models, and write the plan that follows."""
+    """Measure a pair of models, and write a configuration that suits it.
+
+    Measures the latencies of target and drafter and how many drafts are accepted, on this machine,
+    and plans lookahead and SP degree from them (Equation 1 of the paper).
+
+    \b
+    dsi-ray profile --target /models/llama-8b --drafter /models/llama-1b --servers 7
+    dsi-ray profile --config deployment.yaml --out planned.yaml
+    """
     config = engine.load(EngineConfig)
     check_writable(json_file)
     check_writable(out)

@@ -19,22 +19,31 @@ def command(
     host: Host = None,
     port: Port = None,
     served_model_name: Annotated[
-        str | None, typer.Option(help="The 'model' of requests.", show_default="from the target")
+        str | None,
+        typer.Option(help="What requests give as 'model'.", show_default="from the target"),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object when ready.")
+        bool, typer.Option("--json", help="When ready, print one JSON object instead of a hint.")
     ] = False,
 ) -> None:
-    """Serve the OpenAI API until Ctrl-C."""
+    """Serve the OpenAI API until Ctrl-C or SIGTERM.
+
+    Prints an address and an example request once the models are loaded. Open the address in a
+    browser to watch drafts being verified. Without arguments it serves the demo pair.
+
+    \b
+    dsi-ray serve
+    dsi-ray serve --target Qwen/Qwen3-8B --drafter Qwen/Qwen3-1.7B --device cuda
+    dsi-ray serve --config deployment.yaml
+    """
     config = engine.load(ServingConfig, host=host, port=port, served_model_name=served_model_name)
     shield(config)
     with contextlib.ExitStack() as server:
         with starting():
-            from dsi_ray.runtime.text_facts import text_facts
-            from dsi_ray.serving.server import running, served_roster, stop_signal
+            from dsi_ray.serving.server import running, stop_signal, text_facts_at
 
             url = server.enter_context(running(config))
-            facts = text_facts(config, served_roster().info.target)
+            facts = text_facts_at(url)
         # Before anybody is told that it runs, and may want to end it.
         stop = stop_signal()
         model = config.model_name

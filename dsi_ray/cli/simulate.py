@@ -36,7 +36,7 @@ _TABLE_COLUMNS: Columns = {
     "DSI\ns": ("dsi_s", ".2f"),
     "DSI/\nbound": ("measured_over_bound", ".3f"),
     "DSI/\nSI": ("measured_dsi_over_si", ".2f"),
-    "DSI/SI without\nmessages": ("measured_dsi_over_si_bound", ".2f"),
+    "/ideal\nSI": ("measured_dsi_over_si_bound", ".2f"),
     "ideal": ("bound_dsi_over_si", ".2f"),
     "paper": ("dsi_over_si", ".2f"),
     "DSI/\nnon-SI": ("measured_dsi_over_non_si", ".2f"),
@@ -72,7 +72,9 @@ _LOAD_COLUMNS: Columns = {
 }
 
 app = typer.Typer(
-    name="simulate", help="The paper's figures and tables, in virtual time or on Ray; and faults."
+    name="simulate",
+    help="Repeat the paper's figures and tables, in virtual time or on Ray, and see what "
+    "faults and slow networks do.",
 )
 for _command in (faults.chaos, faults.lost_drafter, faults.nodes):
     app.command(cls=JsonCommand)(_command)
@@ -86,10 +88,13 @@ _FIGURES = (
 
 @app.command()
 def timeline(
-    file: Annotated[Path, typer.Argument(help="Its suffix chooses the format: .png, .svg, .pdf.")],
-    sp_degree: Annotated[int, typer.Option(help="Target servers of the last panel.", min=2)] = 3,
+    file: Annotated[
+        Path,
+        typer.Argument(help="Picture to write; its suffix chooses the format: .png, .svg or .pdf."),
+    ],
+    sp_degree: Annotated[int, typer.Option(help="Target servers of the panel for DSI.", min=2)] = 3,
 ) -> None:
-    """Draw who computes what and when: non-SI, SI and DSI on one text."""
+    """Draw which server computes what and when, for non-SI, SI and DSI on one text."""
     from dsi_ray.experiments.plots import pyplot
     from dsi_ray.experiments.timeline import draw_timeline
 
@@ -101,13 +106,21 @@ def timeline(
 @app.command(cls=JsonCommand)
 def heatmap(
     out: Out = None,
-    resolution: Annotated[int, typer.Option(help="Closed-form cells a side.", min=1)] = 100,
-    coarse: Annotated[int, typer.Option(help="Virtual-time cells a side.", min=1)] = 10,
-    texts: Annotated[int, typer.Option(help="Texts of a virtual-time cell.", min=1)] = 4,
+    resolution: Annotated[
+        int, typer.Option(help="Cells a side of the closed-form figures.", min=1)
+    ] = 100,
+    coarse: Annotated[
+        int, typer.Option(help="Cells a side of the virtual-time figures.", min=1)
+    ] = 10,
+    texts: Annotated[int, typer.Option(help="Texts of each virtual-time cell.", min=1)] = 4,
     seed: Seed = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Figures 2 and 7: speedups over drafter latency and acceptance rate."""
+    """Figures 2 and 7: speedups over drafter latency and acceptance rate.
+
+    Computes them twice, in closed form and in virtual time, and prints in how many cells DSI or SI
+    is slower than its baseline. With --out it draws them; such cells are pink.
+    """
     from dsi_ray.experiments import heatmap as figure
 
     check_outputs(out, json_file)
@@ -148,13 +161,18 @@ def _print_heatmaps(results: dict[str, Any]) -> None:
 
 @app.command(cls=JsonCommand)
 def table(
-    traces: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 20,
+    traces: Annotated[int, typer.Option(help="Texts for each row of the table.", min=1)] = 20,
     tokens: Annotated[int, typer.Option(help="Tokens of a text.", min=1)] = 50,
     out: Out = None,
     seed: Seed = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Table 2: its ten pairs on real Ray actors whose forwards are timed waits; and faster ones."""
+    """Table 2: the paper's ten pairs, and faster ones, on Ray.
+
+    The actors are real, their forwards are timed waits. DSI/bound compares the measured time with
+    that of the same decoder in virtual time, where messages are free: what is above 1 is the price
+    of messages.
+    """
     from dsi_ray.experiments.online import cluster
     from dsi_ray.experiments.paper_table import PAPER_ROWS, TODAY_ROWS, measure_row
 
@@ -173,14 +191,19 @@ def table(
 
 @app.command(cls=JsonCommand)
 def grid(
-    target_ms: Annotated[float, typer.Option(help="Milliseconds of a target forward.")] = 30.0,
-    traces: Annotated[int, typer.Option(help="Texts a cell.", min=1)] = 3,
+    target_ms: Annotated[
+        float, typer.Option(help="Time of a target forward, in milliseconds.")
+    ] = 30.0,
+    traces: Annotated[int, typer.Option(help="Texts for each cell.", min=1)] = 3,
     tokens: Annotated[int, typer.Option(help="Tokens of a text.", min=1)] = 50,
     out: Out = None,
     seed: Seed = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Check on real Ray actors that DSI is never slower, for drafters of all kinds."""
+    """Check that DSI is never slower, for drafters of any speed and accuracy.
+
+    Runs on Ray actors whose forwards are timed waits, at SP 1, 2 and 7.
+    """
     from dsi_ray.experiments import grid as experiment
 
     check_outputs(out, json_file)
@@ -198,15 +221,20 @@ def grid(
 @app.command(cls=JsonCommand)
 def jitter(
     amount: Annotated[
-        float, typer.Option(help="Relative standard deviation of target forwards.", min=0, max=0.99)
+        float,
+        typer.Option(
+            help="Standard deviation of a target forward's time, relative to its mean.",
+            min=0,
+            max=0.99,
+        ),
     ] = 0.2,
-    sp_degree: Annotated[int, typer.Option(help="Target servers.", min=1)] = 7,
-    traces: Annotated[int, typer.Option(help="Texts a row.", min=1)] = 20,
+    sp_degree: Annotated[int, typer.Option(help="Number of target servers.", min=1)] = 7,
+    traces: Annotated[int, typer.Option(help="Texts for each row of the table.", min=1)] = 20,
     out: Out = None,
     seed: Seed = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Noisy targets in virtual time: the adaptive lookahead against every fixed one."""
+    """Compare the adaptive lookahead with every fixed one, for noisy targets in virtual time."""
     from dsi_ray.experiments.jitter import study
     from dsi_ray.experiments.paper_table import PAPER_ROWS
 
@@ -224,20 +252,28 @@ def jitter(
 
 @app.command(cls=JsonCommand)
 def throughput(
-    target_ms: Annotated[float, typer.Option(help="Milliseconds of a target forward.")] = 30.0,
-    drafter_ms: Annotated[float, typer.Option(help="Milliseconds of a drafter forward.")] = 3.0,
-    acceptance: Annotated[float, typer.Option(help="Of drafts.", min=0, max=1)] = 0.9,
-    devices: Annotated[int, typer.Option(help="Of the node.", min=2)] = 8,
+    target_ms: Annotated[
+        float, typer.Option(help="Time of a target forward, in milliseconds.")
+    ] = 30.0,
+    drafter_ms: Annotated[
+        float, typer.Option(help="Time of a drafter forward, in milliseconds.")
+    ] = 3.0,
+    acceptance: Annotated[
+        float, typer.Option(help="Share of drafts that are right.", min=0, max=1)
+    ] = 0.9,
+    devices: Annotated[int, typer.Option(help="Number of devices of the node.", min=2)] = 8,
     knee: Annotated[
         int, typer.Option(help="Tokens that a forward computes in the time of one.", min=1)
     ] = 64,
-    slots: Annotated[int, typer.Option(help="Most requests on a device at once.", min=1)] = 16,
-    requests: Annotated[int, typer.Option(help="At each load.", min=2)] = 500,
+    slots: Annotated[
+        int, typer.Option(help="Most requests that a device computes at once.", min=1)
+    ] = 16,
+    requests: Annotated[int, typer.Option(help="Requests at each load.", min=2)] = 500,
     out: Out = None,
     seed: Seed = 0,
     json_file: JsonFile = None,
 ) -> None:
-    """Many requests in virtual time: DSI against batched SI and batched non-SI.
+    """Compare DSI with batched SI and batched non-SI, for many requests in virtual time.
 
     All have the same devices: DSI drafts on one of them, SI has drafter and target on each and
     takes the best lookahead at every turn.

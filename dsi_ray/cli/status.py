@@ -17,17 +17,17 @@ _TIMEOUT_S = 10.0
 
 
 def command(
-    url: Annotated[str, typer.Option(help="Of the server.")] = "http://127.0.0.1:8000",
+    url: Annotated[str, typer.Option(help="Address of the server.")] = "http://127.0.0.1:8000",
     seconds: Annotated[
-        float, typer.Option(help="How long to watch: shares and rates are of that time.", min=0.1)
+        float, typer.Option(help="How long to watch; shares and rates are of that time.", min=0.1)
     ] = 1.0,
     json_file: JsonFile = None,
 ) -> None:
-    """Show what a running server does now.
+    """Show what a running server is doing.
 
-    Each server's share of time in forwards, the SP degree in use, how many drafts are right, what
-    waits, what the KV caches hold, and the last faults. It reads /health and /metrics, which need
-    no API key unless the server's open_paths say otherwise.
+    Shows each server's share of time in forwards, the SP degree in use, how many drafts are right,
+    how many requests wait, what the KV caches hold, and the last faults. It reads /health and
+    /metrics, which need no API key unless the server's open_paths say otherwise.
 
     \b
     dsi-ray status

@@ -69,22 +69,21 @@ class TaskBoard:
     def __init__(self, servers: Iterable[ServerId]) -> None:
         self._by_server: dict[ServerId, list[LiveTask]] = {server: [] for server in servers}
         self._retired: set[ServerId] = set()
+        self.servers = list(self._by_server)
+        """Those that take tasks, in order."""
         self._tasks: dict[int, LiveTask] = {}
         self._clock = itertools.count()
-
-    @property
-    def servers(self) -> list[ServerId]:
-        """The servers that take tasks, in order."""
-        return [server for server in self._by_server if server not in self._retired]
 
     def add(self, server: ServerId) -> None:
         """Takes a server in, or in again."""
         self._by_server.setdefault(server, [])
         self._retired.discard(server)
+        self._choose_servers()
 
     def retire(self, server: ServerId) -> list[LiveTask]:
         """Gives no more tasks to a server; returns those that it has, which are to be cancelled."""
         self._retired.add(server)
+        self._choose_servers()
         return [live for live in self._by_server[server] if live.displaced is not Mode.REPLACE]
 
     def __len__(self) -> int:
@@ -157,6 +156,9 @@ class TaskBoard:
         tasks.remove(live)
         for successor in self.active(live.task.server)[:1]:
             successor.started = next(self._clock)
+
+    def _choose_servers(self) -> None:
+        self.servers = [server for server in self._by_server if server not in self._retired]
 
     def _restore_before(self, live: LiveTask) -> None:
         """Tasks that were to be displaced while queued, but had begun to run by then.

@@ -295,8 +295,18 @@ class Group:
         return [(member, command) for command in commands]
 
     def _adapt(self, member: Member) -> None:
-        if member.job.adapts and isinstance(member.decoder, DSI):
-            self.pace.adapt(member.decoder, self.pool.crowd(member.job.id))
+        """Plans anew for a request whose servers have changed, or whose drafts were judged.
+
+        Without either only the measured latencies have changed, and these by little.
+        """
+        if not member.job.adapts or not isinstance(member.decoder, DSI):
+            return
+        tree = member.decoder.tree
+        crowd, servers = self.pool.crowd(member.job.id), len(member.decoder.targets)
+        basis = crowd, servers, tree.accepted + tree.rejected
+        if basis != member.planned_on:
+            member.planned_on = basis
+            self.pace.adapt(member.decoder, crowd)
 
     def _observe(self, server: ServerId, output: Output) -> None:
         seconds = output.seconds / output.forwards

@@ -48,12 +48,15 @@ class Member:
         decoder: Decodes it.
         known: The servers that know of it.
         blame: The servers that died over it.
+        planned_on: When its plan was made: how many requests shared its server, how many servers it
+            had, and how many of its drafts were judged.
     """
 
     job: Job
     decoder: Decoder
     known: set[ServerId] = field(default_factory=set)
     blame: Blame = field(default_factory=Blame)
+    planned_on: tuple[int, int, int] | None = None
 
 
 Said = tuple[Member, Command]

@@ -20,6 +20,10 @@ class ServerId:
     role: "Role"
     index: int
 
+    def __hash__(self) -> int:
+        # Every event looks servers up; the hash of an enum's member takes ten times as long.
+        return 2 * self.index + (self.role is Role.TARGET)
+
     def __str__(self) -> str:
         return f"{self.role}-{self.index}"
 

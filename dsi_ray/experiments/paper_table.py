@@ -63,7 +63,7 @@ PAPER_ROWS = (
 
 
 TODAY_ROWS = tuple(
-    PaperRow("engine of today", "a tenth", f"{target_ms} ms", target_ms, target_ms / 10, 0.8)
+    PaperRow("of today", "a tenth", f"{target_ms} ms", target_ms, target_ms / 10, 0.8)
     for target_ms in (12, 8, 6)
 )
 """What GPU engines of 2026 take for a forward of 7 to 70 billion parameters; not in the paper."""

@@ -35,7 +35,10 @@ def use_packed_attention(model: Any) -> None:
     names = {"sdpa": SDPA, "eager": EAGER, SDPA: SDPA, EAGER: EAGER}
     name = names.get(model.config._attn_implementation)
     if name is None:
-        raise ModelError(f"attention {model.config._attn_implementation} cannot be batched")
+        raise ModelError(
+            f"{model.config.model_type}: attention {model.config._attn_implementation} cannot be "
+            "batched; use a model with plain attention in every layer"
+        )
     AttentionInterface.register(SDPA, partial(_attend, sdpa_attention_forward))
     AttentionInterface.register(EAGER, partial(_attend, _eager_attention_forward))
     AttentionMaskInterface.register(SDPA, make_mask)

@@ -56,6 +56,7 @@ class ModelInfo:
         has_logits: Whether it chooses its tokens from logits, as sampling needs.
         kv_bytes_per_token: What a token takes in the KV cache, on each device; 0 without one.
         kv_capacity: Number of tokens that the KV cache's budget holds.
+        context_reason: Why ``max_context`` is less than the configuration names, where it is.
         sampling_defaults: Sampling parameters that the checkpoint recommends, by name.
     """
 
@@ -69,6 +70,7 @@ class ModelInfo:
     has_logits: bool = True
     kv_bytes_per_token: int = 0
     kv_capacity: int = maxsize
+    context_reason: str = ""
     sampling_defaults: tuple[tuple[str, float], ...] = ()
 
     @property

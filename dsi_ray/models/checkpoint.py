@@ -259,6 +259,14 @@ def refuse_unshardable(source: str, config: Any, ranks: int) -> None:
             )
 
 
+def context_reason(config: Any) -> str:
+    """Why a model takes fewer tokens than its configuration names; empty where it does not."""
+    named = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    if named == max_context(config):
+        return ""
+    return f"longer ones would change what is cached (longrope), though the model takes {named}"
+
+
 def max_context(config: Any) -> int | None:
     """Returns the most tokens that the model takes; None if its configuration has no limit."""
     text = config.get_text_config(decoder=True)

@@ -20,6 +20,7 @@ from dsi_ray.models.base import (
     NoRoom,
 )
 from dsi_ray.models.blocks import BLOCK_TOKENS
+from dsi_ray.models.checkpoint import context_reason
 from dsi_ray.models.device_errors import is_device_lost, is_out_of_memory, loud_if_lost
 from dsi_ray.models.guided.guides import Guides
 from dsi_ray.models.kv_cache import KVCache, Segment
@@ -104,6 +105,7 @@ class TransformersModel:
             name=name,
             vocab_size=vocab_size,
             max_context=packed.max_context,
+            context_reason=context_reason(model.config),
             eos_ids=eos_ids,
             parameters=sum(weights.numel() for weights in model.parameters()),
             dtype=str(embeddings.dtype).removeprefix("torch."),

@@ -1,5 +1,6 @@
 """A trial at the start: whether batches and rejected drafts leave alone what a model says."""
 
+import logging
 import math
 import threading
 from collections.abc import Callable
@@ -9,9 +10,12 @@ from torch import Tensor
 
 from dsi_ray.core.path import Path
 from dsi_ray.models.base import ModelError
+from dsi_ray.models.device_errors import is_out_of_memory
 from dsi_ray.models.far_trial import far_length, far_trial
 from dsi_ray.models.kv_cache import KVCache
 from dsi_ray.models.packed_model import Job, PackedModel, Step
+
+_LOGGER = logging.getLogger(__name__)
 
 _TRIAL_BLOCKS = 2
 
@@ -37,15 +41,19 @@ def try_out(name: str, model: PackedModel) -> None:
     try:
         near = _agrees(model, _near_trial)
         far = not far_length(model) or _agrees(model, far_trial)
-    except torch.OutOfMemoryError:
-        raise
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        if is_out_of_memory(error):
+            raise ModelError(
+                f"{name}: the device has no room for a forward beside the weights; take more "
+                "devices (parallel), or a smaller dtype"
+            ) from error
+        # What torch says of it, such as sizes of tensors, is for who reads the log.
+        _LOGGER.warning("%s: a trial forward failed", name, exc_info=error)
         raise ModelError(
-            f"{name}: its layers cannot compute several requests together ({reason}); "
-            "use a model with plain attention in every layer"
+            f"{name}: its attention cannot be batched; use a model with plain attention in every "
+            "layer"
         ) from error
     if not near:
         raise ModelError(
@@ -70,12 +78,16 @@ def _agrees(model: PackedModel, trial: Trial) -> bool:
 def _close(model: PackedModel, expected: Tensor, found: Tensor) -> bool:
     if expected.isnan().any():
         raise ModelError(f"it gives no numbers in {expected.dtype}; choose another dtype")
-    noise = _NOISE * torch.finfo(expected.dtype).eps * math.sqrt(model.layers)
-    return difference(expected, found) <= min(max(noise, _LEAST_TOLERANCE), _MOST_TOLERANCE)
+    resolution = torch.finfo(expected.dtype).eps
+    noise = _NOISE * resolution * math.sqrt(model.layers)
+    tolerance = min(max(noise, _LEAST_TOLERANCE), _MOST_TOLERANCE)
+    apart, spread = _distance(expected, found)
+    # A model that finds all tokens alike has only noise to compare.
+    return apart <= max(tolerance * spread, resolution)
 
 
-def difference(expected: Tensor, found: Tensor) -> float:
-    """How far logits are apart, relative to how far they spread: 0 to about 1.4.
+def _distance(expected: Tensor, found: Tensor) -> tuple[float, float]:
+    """How far logits are apart, and how far they spread, as root mean squares.
 
     What is the same for all tokens of a position does not count, nor do tokens that the model
     itself rules out.
@@ -83,10 +95,10 @@ def difference(expected: Tensor, found: Tensor) -> float:
     kept = expected > torch.finfo(expected.dtype).min / 2
     centred = []
     for logits in (expected, found):
-        rows = logits.float().where(kept, 0)
+        rows = logits.double().where(kept, 0)
         centred.append(rows - rows.mean(-1, keepdim=True))
-    difference, spread = (centred[0] - centred[1]).norm(), centred[0].norm()
-    return float(difference / spread)
+    root = math.sqrt(expected.numel())
+    return float((centred[0] - centred[1]).norm()) / root, float(centred[0].norm()) / root
 
 
 def _near_trial(model: PackedModel, text: int) -> tuple[Tensor, Tensor]:

@@ -34,9 +34,23 @@ def connect(address: str | None) -> bool:
         )
     except ConnectionError as error:
         raise _nobody_at(address) from error
+    except OSError as error:
+        raise ConfigError(_why_not_here(error)) from error
     finally:
         _unwind_at_sigterm(handler)
     return True
+
+
+def _why_not_here(error: OSError) -> str:
+    """Ray keeps its files and sockets below ``RAY_TMPDIR``, and a token in the home directory."""
+    if error.filename is not None:
+        return (
+            f"Ray cannot start here: {error.filename}: {error.strerror}; point RAY_TMPDIR and HOME "
+            "to directories that can be written"
+        )
+    if "path length" in str(error):
+        return "Ray cannot start here: the path in RAY_TMPDIR is too long for sockets; shorten it"
+    return f"Ray cannot start here: {' '.join(str(error).split())}; see dsi-ray doctor"
 
 
 def _unwind_at_sigterm(handler: object) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -270,12 +270,14 @@ class Coordinator:
     def _leave(self, request: str) -> None:
         """The client has all, or has gone: what still runs is cancelled."""
         active = self._active.get(request)
-        if active is not None:
-            active.trace.end(active.elapsed)
-            self._execute(self._group.leave(request))
-            if request in self._active:
-                for server_id in active.member.known:
-                    self._servers[server_id].cancel_branches(request)
+        if active is None:
+            return
+        active.trace.end(active.elapsed)
+        abandoned = not active.member.decoder.over
+        self._execute(self._group.leave(request))
+        if abandoned and request in self._active:
+            for server_id in active.member.known:
+                self._servers[server_id].cancel_branches(request)
 
     async def _keep(self, server_id: ServerId) -> None:
         """Reads a server's events; once it has died, starts another in its place."""
@@ -311,66 +313,86 @@ class Coordinator:
     def _lose(self, server_id: ServerId) -> None:
         """A server died, and with it its tasks, whose ends nobody else reports."""
         self._metrics.lost(server_id)
-        tasks = self._group.tasks_of(server_id)
-        self._note([Ended(task, Reason.LOST) for task in tasks], crossed=False)
-        self._execute(self._group.lose(server_id))
+        lost = self._reports([Ended(task, Reason.LOST) for task in self._group.tasks_of(server_id)])
+        said = self._group.lose(server_id)
+        self._send(said)
+        self._note(server_id, lost, crossed=False)
+        self._record(said)
 
     @fatal_errors("the events of a server")
     def _on_events(self, events: list[Event]) -> None:
-        """One item of a server's stream: everything that one of its steps produced."""
-        self._note(events, crossed=True)
-        self._execute(self._group.handle(events))
+        """What one of a server's steps produced. What others wait for comes first, books last."""
+        reports = self._reports(events)
+        said = self._group.handle(events)
+        self._send(said)
+        if reports:
+            _, _, server_id = reports[0]
+            self._note(server_id, reports, crossed=self._servers[server_id].messages > 0)
+        self._record(said)
 
-    def _note(self, events: list[Event], *, crossed: bool) -> None:
-        """Counts what happened on one server and puts it into the traces.
+    def _execute(self, said: Sequence[Said]) -> None:
+        self._send(said)
+        self._record(said)
 
-        Args:
-            events: What happened.
-            crossed: Whether it came in a message, if the server's messages cross a process.
-        """
-        heard: dict[Active, ServerId] = {}
-        reports: list[Report] = []
+    def _reports(self, events: list[Event]) -> list[tuple[Active, Event, ServerId]]:
+        """The events of one server's tasks, with whose they are."""
+        reports = []
         for event in events:
             entry = self._group.of_task(event.task)
             if entry is None:
                 continue
             member, server_id = entry
-            active = self._active[member.job.id]
-            reports.append(Report(active, event, active.trace.hear(event, active.elapsed)))
-            heard[active] = server_id
+            reports.append((self._active[member.job.id], event, server_id))
             if not (isinstance(event, Output) and event.goes_on):
                 self._servers[server_id].ended(event.task)
-        for active, server_id in heard.items():
-            messages = crossed and self._servers[server_id].messages > 0
-            active.messages += messages / len(heard)
-        if reports:
-            self._metrics.heard(server_id, reports, messages)
+        return reports
 
-    def _execute(self, said: Iterable[Said]) -> None:
+    def _send(self, said: Sequence[Said]) -> None:
+        """Gives servers their work, and then clients their tokens."""
         for member, command in said:
-            active = self._active[member.job.id]
-            active.trace.say(command, active.elapsed)
             match command:
                 case Start(task, mode):
-                    sampling = active.generation.sampling
+                    sampling = self._active[member.job.id].generation.sampling
                     if task.server.role is Role.DRAFTER:
                         sampling = sampling.for_drafters
                     self._outgoing.start(task, mode, sampling)
                 case Cancel(task):
                     if (entry := self._group.of_task(task)) is not None:
                         self._outgoing.cancel(entry[1], member.job.id, task)
-                case Emit():
-                    active.emit(command)
-                case Fail(error, param):
-                    active.fail(error, param)
                 case Release(servers):
-                    active.note_stats()
-                    self._metrics.closed(active)
-                    del self._active[member.job.id]
                     for server_id in servers:
                         self._outgoing.release(server_id, member.job.id)
         sent = self._outgoing.send(self._servers)
         self._metrics.sent(sum(sent.values()))
         for request, messages in sent.items():
-            if request in self._active:
-                self._active[request].messages += messages
+            self._active[request].messages += messages
+        for member, command in said:
+            match command:
+                case Emit():
+                    self._active[member.job.id].emit(command)
+                case Fail(error, param):
+                    self._active[member.job.id].fail(error, param)
+
+    def _note(
+        self, server_id: ServerId, heard: list[tuple[Active, Event, ServerId]], *, crossed: bool
+    ) -> None:
+        """Counts what happened on one server, which may have come in a message, and traces it."""
+        reports = [
+            Report(active, event, active.trace.hear(event, active.elapsed))
+            for active, event, _ in heard
+        ]
+        actives = {active for active, _, _ in heard}
+        for active in actives:
+            active.messages += crossed / len(actives)
+        if reports:
+            self._metrics.heard(server_id, reports, crossed)
+
+    def _record(self, said: Sequence[Said]) -> None:
+        """Puts what was said into the traces, and closes the books of requests that are over."""
+        for member, command in said:
+            active = self._active[member.job.id]
+            active.trace.say(command, active.elapsed)
+            if isinstance(command, Release):
+                active.note_stats()
+                self._metrics.closed(active)
+                del self._active[member.job.id]

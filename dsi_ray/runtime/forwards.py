@@ -3,7 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import TypeVar
 
 from dsi_ray.core.batch import Part, PartResult, ServerBatch
@@ -18,7 +19,7 @@ from dsi_ray.models.base import (
     RequestTooHard,
     Sampling,
 )
-from dsi_ray.runtime.fatal import supervise
+from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.wire import Work
 
 R = TypeVar("R")
@@ -35,12 +36,13 @@ class Forwards:
         chunk: Most tokens of prefill in a forward.
 
     Attributes:
-        listener: Hears, in any thread but one at a time and in order, what happened and whether
-            anybody waits for it.
+        listener: Hears, in any thread but one at a time and in order, what happened.
     """
 
     def __init__(self, name: str, chunk: int) -> None:
-        self.listener: Callable[[list[Event], bool], None]
+        self.listener: Callable[[list[Event]], None]
+        self._unheard: list[Event] = []
+        """Nobody waits for these: they travel with what somebody does."""
         self._lock = threading.Lock()
         """Of all below; never held during a forward."""
         self._batch = ServerBatch(chunk)
@@ -49,7 +51,9 @@ class Forwards:
         self._probes: list[Future[None]] = []
         self._working = False
         self._stop = threading.Event()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        """What the thread is to do: it takes a third of the time of an executor to be woken."""
+        threading.Thread(target=self._run, name=name, daemon=True).start()
         self._model: LanguageModel
 
     def start(self, load: Callable[[], LanguageModel]) -> "Future[LanguageModel]":
@@ -62,11 +66,32 @@ class Forwards:
             self._model = load()
             return self._model
 
-        return self._executor.submit(run)
+        return self._submit(run)
 
     def run(self, function: Callable[[LanguageModel], R]) -> "Future[R]":
         """Lends the model while there are no requests."""
-        return self._executor.submit(lambda: function(self._model))
+        return self._submit(lambda: function(self._model))
+
+    def _submit(self, function: Callable[[], R]) -> "Future[R]":
+        future: Future[R] = Future()
+
+        def call() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = function()
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._calls.put(call)
+        return future
+
+    @fatal_errors("the forwards")
+    def _run(self) -> None:
+        while True:
+            self._calls.get()()
 
     @property
     def busy(self) -> int:
@@ -124,13 +149,16 @@ class Forwards:
             self._stop.set()
         # What an idle request has to say would find no later output to travel with.
         waited_for = any(map(self._batch.is_idle, requests)) or not all(map(_can_wait, events))
-        self.listener(events, waited_for)
+        self._unheard += events
+        if waited_for and self._unheard:
+            unheard, self._unheard = self._unheard, []
+            self.listener(unheard)
         self._wake()
 
     def _wake(self) -> None:
         if not self._working:
             self._working = True
-            supervise(self._executor.submit(self._work), "the forwards")
+            self._calls.put(self._work)
 
     def _work(self) -> None:
         """Computes until nothing is left."""

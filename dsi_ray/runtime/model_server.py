@@ -9,7 +9,7 @@ import functools
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -102,21 +102,22 @@ class ModelServer:
             self._forwards.abort(request)
             raise
 
-    async def run(self, work: Work) -> None:
-        """Runs work for a caller without a lane; see :meth:`ServedCalls.run`."""
-        await self._calls.run(work)
+    def connect(self, listener: Callable[[list[Event]], None]) -> Callable[[Work], None]:
+        """For a caller in this process, whose listener is called in any thread.
+
+        Returns:
+            What takes its work.
+        """
+        self._forwards.listener = listener
+        return self._forwards.take
 
     async def run_packed(self, work: bytes) -> None:
-        """:meth:`run` for callers in other processes, who do not read how it ends."""
+        """Runs work for a caller without a lane, who does not read how it ends."""
         with fatal_errors("a call of the coordinator"):
             await self._calls.run(unpack_work(work))
 
-    def events(self) -> AsyncIterator[list[Event]]:
-        """What happened, for a caller without a lane; see :meth:`ServedCalls.events`."""
-        return self._calls.events()
-
     async def stream(self) -> AsyncIterator[bytes]:
-        """:meth:`events` for listeners in other processes."""
+        """Yields what happened, for a caller without a lane."""
         async for events in self._calls.events():
             yield pack_events(events)
 

@@ -1,5 +1,6 @@
 """How the coordinator speaks to a model server: in another process, or in its own."""
 
+import asyncio
 import logging
 from typing import Any, Protocol
 
@@ -7,9 +8,10 @@ import ray
 from ray.actor import ActorHandle
 
 from dsi_ray.config import Transport
+from dsi_ray.core.messages import Event
 from dsi_ray.models.base import ModelInfo
-from dsi_ray.runtime.background import Background
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.fatal import fatal_errors
 from dsi_ray.runtime.model_server import ModelServer
 from dsi_ray.runtime.transport.costs import MessageCosts, measure_costs
 from dsi_ray.runtime.transport.lane import LaneEnded
@@ -169,16 +171,26 @@ class LocalServer:
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
-        self._background = Background()
-        self.load = server.load
+        self._listener: Listener
         self.measure = server.measure
         self.status = server.status
         self.probe = server.probe
 
+    async def load(self) -> ModelInfo:
+        """Loads its model; comes first.
+
+        Raises:
+            ModelError: It cannot be used.
+        """
+        info = await self._server.load()
+        self._loop = asyncio.get_running_loop()
+        self._take = self._server.connect(self._hear)
+        return info
+
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports."""
-        async for events in self._server.events():
-            listener(events)
+        self._listener = listener
+        await asyncio.Event().wait()
 
     async def reopen(self) -> bool:
         """It cannot be lost without this process."""
@@ -186,7 +198,7 @@ class LocalServer:
 
     def send(self, work: Work) -> None:
         """Hands over all that there is for the server at one moment."""
-        self._background.start(self._server.run(work))
+        self._take(work)
 
     def ended(self, task: int) -> None:
         """Nothing to note."""
@@ -200,3 +212,11 @@ class LocalServer:
 
     def kill(self) -> None:
         """A thread cannot be killed: the server stays suspected until it answers."""
+
+    def _hear(self, events: list[Event]) -> None:
+        """In the thread of the forwards."""
+        self._loop.call_soon_threadsafe(self._pass_on, events)
+
+    @fatal_errors("the events of a server")
+    def _pass_on(self, events: list[Event]) -> None:
+        self._listener(events)

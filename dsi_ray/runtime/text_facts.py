@@ -1,5 +1,6 @@
 """What decides about texts besides the requests, in one line for the start."""
 
+from sys import maxsize
 from typing import Any
 
 from pydantic import ValidationError
@@ -29,7 +30,7 @@ def sampling_defaults(config: EngineConfig, target: ModelInfo) -> dict[str, Any]
 
 
 def text_facts(config: EngineConfig, target: ModelInfo) -> str:
-    """Where texts end, and how they are sampled where a request does not say.
+    """How long texts may be, where they end, and how they are sampled where no request says it.
 
     Raises:
         ConfigError: As `sampling_defaults`.
@@ -37,9 +38,26 @@ def text_facts(config: EngineConfig, target: ModelInfo) -> str:
     ids = " or ".join(map(str, target.eos_ids))
     end = f"Texts end at token {ids}" if ids else "Texts have no end of sequence"
     named = [f"{name} {value}" for name, value in sampling_defaults(config, target).items()]
+    length = _length_fact(config, target)
     if not named:
-        return f"{end}."
+        return f"{length}{end}."
     return (
-        f"{end}; what a request leaves out is {', '.join(named)}, as the target's "
+        f"{length}{end}; what a request leaves out is {', '.join(named)}, as the target's "
         "generation_config.json says (generation_config: none turns that off)."
     )
+
+
+def _length_fact(config: EngineConfig, target: ModelInfo) -> str:
+    asked, longest = config.max_model_len or maxsize, target.longest_text
+    if maxsize == longest == asked:
+        return ""
+    if asked <= longest:
+        why = "as max_model_len says"
+    elif target.kv_capacity < target.max_context:
+        why = (
+            f"a server's KV cache holds no more, though the model takes {target.max_context}: "
+            "raise kv_cache_bytes"
+        )
+    else:
+        why = target.context_reason or "the model takes no more"
+    return f"Prompt and output have at most {min(asked, longest)} tokens: {why}. "

@@ -1,7 +1,7 @@
 """Watchman: notices servers that hang, and starts those again that do not come to themselves."""
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import ray
 
@@ -36,7 +36,7 @@ class Watchman:
         group: Group,
         servers: Mapping[ServerId, Server],
         lost: Container[ServerId],
-        execute: Callable[[Iterable[Said]], None],
+        execute: Callable[[Sequence[Said]], None],
         faults: Faults,
     ) -> None:
         self.suspected: set[ServerId] = set()

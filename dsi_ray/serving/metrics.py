@@ -25,32 +25,33 @@ class Metrics:
         self._registry = registry = _Labelled("ingress", str(ingress))
         self.requests = Counter(
             "dsi_ray_http_requests",
-            "Answers by route and status.",
+            "Answers, by route and HTTP status.",
             ("endpoint", "status"),
             registry=registry,
         )
         self.request_seconds = Histogram(
             "dsi_ray_http_request_seconds",
-            "From the request's arrival to the end of the answer.",
+            "Time from the arrival of a request to the end of its answer.",
             ("endpoint",),
             buckets=SECONDS,
             registry=registry,
         )
         self.in_flight = Gauge(
-            "dsi_ray_generations_in_flight", "Generations now.", registry=registry
+            "dsi_ray_generations_in_flight", "Generations that are running.", registry=registry
         )
         self.queued_requests = Gauge(
-            "dsi_ray_queued_requests", "Requests that wait to be let in.", registry=registry
+            "dsi_ray_queued_requests", "Requests that wait in the queue.", registry=registry
         )
         self.queue_seconds = Histogram(
             "dsi_ray_queue_wait_seconds",
-            "What requests that were let in had waited for it.",
+            "Time that admitted requests waited in the queue.",
             buckets=SECONDS,
             registry=registry,
         )
         self.refused_requests = Counter(
             "dsi_ray_refused_requests",
-            "Requests turned away unbegun, by reason: queue_full, client_limit or expired.",
+            "Requests refused before they began, by reason: queue_full, client_limit, or expired "
+            "(the request's time was over while it waited).",
             ("reason",),
             registry=registry,
         )
@@ -58,10 +59,12 @@ class Metrics:
             # From 0: who looks at a counter's growth would not see the first event otherwise.
             self.refused_requests.labels(reason)
         self.prompt_tokens = Counter(
-            "dsi_ray_prompt_tokens", "Tokens of prompts, for each choice.", registry=registry
+            "dsi_ray_prompt_tokens",
+            "Tokens of prompts, counted once for each choice.",
+            registry=registry,
         )
         self.completion_tokens = Counter(
-            "dsi_ray_completion_tokens", "Tokens sent to clients.", registry=registry
+            "dsi_ray_completion_tokens", "Tokens that were sent to clients.", registry=registry
         )
 
     def text(self) -> bytes:

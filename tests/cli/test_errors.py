@@ -9,6 +9,8 @@ from typer.testing import CliRunner, Result
 
 from dsi_ray.cli import app
 
+from .conftest import dsi_ray
+
 COMMANDS = ["serve", "generate", "bench", "demo", "doctor"]
 
 
@@ -123,6 +125,49 @@ def test_nothing_heavy_is_imported_for_help() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert output.stdout.strip() == ""
+
+
+GENERATE = ["generate", "x", "--target=simulated:tpot_ms=1", "--drafter=lookup", "--max-tokens=2"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "path", "mentions"),
+    [
+        ("RAY_TMPDIR", "long" * 30, "too long"),
+        ("RAY_TMPDIR", "file", "Not a directory"),
+        ("HOME", "file", "Not a directory"),
+    ],
+)
+def test_places_where_ray_cannot_be(
+    starts_ray: None,
+    variable: str,
+    path: str,
+    mentions: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = tmp_path / path
+    place.touch() if path == "file" else place.mkdir()
+    monkeypatch.setenv(variable, str(place))
+    # As a user has it: Ray then makes a token.
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    done = dsi_ray(*GENERATE)
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith("error: Ray cannot start here") and mentions in lines[-1]
+    assert variable in lines[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_that_cannot_show_the_text(
+    on_cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    done = dsi_ray(*GENERATE, on_cluster)
+    assert done.returncode == 0, done.stderr
+    # What the simulated model writes.
+    assert done.stdout.count("?") >= 4
 
 
 def test_status_of_no_server(port: int) -> None:

@@ -21,6 +21,7 @@ ROW = {
     "dsi_over_non_si": 2.0,
     "dsi_over_si": 1.6,
     "measured_dsi_over_si": 1.6,
+    "measured_dsi_over_si_bound": 1.5,
     "measured_dsi_over_non_si": 2.0,
     "bound_dsi_over_si": 1.8,
     "messages_per_token": 5.0,

@@ -26,6 +26,7 @@ from dsi_ray.config import ModelConfig
 from dsi_ray.models import checkpoint
 from dsi_ray.models.base import ModelError
 from dsi_ray.models.checkpoint import (
+    context_reason,
     find_device,
     load_checkpoint,
     locate,
@@ -188,6 +189,8 @@ def test_rotations_that_change_with_the_length_limit_the_context() -> None:
         }
     )
     assert max_context(scaled) == 24
+    assert "longrope" in context_reason(scaled) and "48" in context_reason(scaled)
+    assert context_reason(config) == ""
     assert max_context(BertConfig(max_position_embeddings=7)) == 7
 
 

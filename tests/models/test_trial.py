@@ -165,7 +165,7 @@ def test_a_layer_that_wants_one_position_for_all_sessions_is_refused(
         return result
 
     monkeypatch.setattr(PagedCache, "update", asking)
-    with pytest.raises(ModelError, match="cannot compute several requests together") as caught:
+    with pytest.raises(ModelError, match="its attention cannot be batched") as caught:
         try_out("asking", llama(torch.float32, 2, 0.02))
     assert "\n" not in str(caught.value)
 
@@ -212,6 +212,14 @@ def test_limits_inside_other_settings_count() -> None:
     settings = {"rope_parameters": rope, "max_position_embeddings": 4096}
     config = type(CONFIGS["ministral3"])(**CONFIGS["ministral3"].to_dict() | settings)
     assert far_length(packed(config)) == 1280
+
+
+@pytest.mark.usefixtures("sums_in_parts")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_model_that_finds_all_tokens_alike_passes(dtype: torch.dtype) -> None:
+    model = llama(dtype, 2, 0.02)
+    model._model.lm_head.weight.fill_(0.1)
+    try_out("indifferent", model)
 
 
 def test_a_dtype_that_the_weights_overflow() -> None:

@@ -64,11 +64,11 @@ class MortalLaneServer(MortalServer):
 
     def __init__(self, server: ModelServer) -> None:
         super().__init__(server)
-        self.load = self._load_and_connect
         no_refs = SimpleNamespace(branches=SimpleNamespace(remote=lambda _: None))
         self.work = WorkLane(no_refs, ())
 
-    async def _load_and_connect(self) -> ModelInfo:
+    async def load(self) -> ModelInfo:
+        """Loads the model and opens the lane."""
         info = await self._server.load()
         ours, theirs = socket.socketpair()
         self.lane = self._server.attach(theirs)
@@ -92,9 +92,7 @@ class Mortals(dict[ServerId, MortalServer]):
     They take the place of those in processes of their own, which only Ray can start.
     """
 
-    def __init__(
-        self, patch: pytest.MonkeyPatch, kind: type[MortalServer] = MortalLaneServer
-    ) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, kind: type[MortalServer] = MortalServer) -> None:
         super().__init__()
         self._kind = kind
         self._made: list[MortalServer] = []

@@ -32,7 +32,6 @@ from dsi_ray.runtime.servers import LocalServer
 from dsi_ray.runtime.trace.record import RequestTrace
 from dsi_ray.runtime.transport.bases import ReceivedPaths, SentPaths
 from dsi_ray.runtime.transport.lane import Lane
-from dsi_ray.runtime.transport.served_calls import ServedCalls
 from dsi_ray.runtime.transport.served_lane import ServedLane
 from dsi_ray.runtime.transport.work_lane import WorkLane
 
@@ -48,16 +47,17 @@ from .lonely import (
 
 CLASSES: list[type] = [
     *(Coordinator, Listeners, Outbox, Outgoing, Active, GroupMetrics, RayExporter, RequestTrace),
-    *(LocalServer, ModelServer, Forwards, ServedCalls, SimulatedModel),
+    *(LocalServer, ModelServer, Forwards, SimulatedModel),
     *(WorkLane, ServedLane, Lane, SentPaths, ReceivedPaths),
     *(Group, Decoder, TokenTree, ServerBatch),
 ]
 
-BY_CALLS = {LocalServer, ServedCalls}
-"""What only groups without lanes use."""
+INSIDE = {LocalServer}
+"""What only groups use whose servers are in the coordinator's process."""
 
 FATAL = [
-    (Coordinator, "_execute"),
+    (Coordinator, "_send"),
+    (Coordinator, "_record"),
     (Coordinator, "_note"),
     (Coordinator, "_start_again"),
     (Coordinator, "status"),
@@ -67,8 +67,7 @@ FATAL = [
     (RayExporter, "export"),
     (RequestTrace, "hear"),
     (LocalServer, "send"),
-    (ServedCalls, "run"),
-    (ServedCalls, "hear"),
+    (LocalServer, "_hear"),
     (WorkLane, "send"),
     (WorkLane, "_on_frame"),
     (ServedLane, "hear"),
@@ -77,6 +76,7 @@ FATAL = [
     (Lane, "_fail"),
     (SentPaths, "begin"),
     (ReceivedPaths, "task"),
+    (Forwards, "take"),
     (Forwards, "_work"),
     (Forwards, "_compute"),
     (SimulatedModel, "cached"),
@@ -174,7 +174,7 @@ async def live_through(fault: Fault, kind: type[MortalServer]) -> None:
 def run_in_child(owner: type, name: str) -> None:
     """Ends the process as :class:`Ending` says."""
     clients._SWEEP_S = watchman._TICK_S = ray_export.EXPORT_S = 0.01
-    kind = MortalServer if owner in BY_CALLS else MortalLaneServer
+    kind = MortalServer if owner in INSIDE else MortalLaneServer
     try:
         asyncio.run(asyncio.wait_for(live_through(Fault(owner, name), kind), 20))
     except TimeoutError:

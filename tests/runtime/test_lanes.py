@@ -44,7 +44,7 @@ def test_a_server_whose_lane_breaks_is_replaced_and_texts_go_on(
     monkeypatch: pytest.MonkeyPatch, victim: ServerId, harm: Callable[[Lane], None]
 ) -> None:
     async def scenario() -> None:
-        servers = Mortals(monkeypatch)
+        servers = Mortals(monkeypatch, MortalLaneServer)
         group = await lonely_coordinator()
         expected = (await group.complete(generation(60))).tokens
         texts = [asyncio.create_task(group.complete(generation(60))) for _ in range(4)]
@@ -63,7 +63,7 @@ def test_a_server_whose_lane_breaks_is_replaced_and_texts_go_on(
 
 def test_a_flood_of_news_of_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        servers = Mortals(monkeypatch)
+        servers = Mortals(monkeypatch, MortalLaneServer)
         group = await lonely_coordinator()
         expected = (await group.complete(generation())).tokens
         flooding = servers[VICTIMS[0]]
@@ -132,7 +132,7 @@ def test_requests_end_with_their_client_and_other_clients_go_on(
     monkeypatch: pytest.MonkeyPatch, end: Callable[[LaneClient], None]
 ) -> None:
     async def scenario() -> None:
-        servers = Mortals(monkeypatch)
+        servers = Mortals(monkeypatch, MortalLaneServer)
         group = await lonely_coordinator()
         expected = (await group.complete(generation(60))).tokens
         clients = []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.core.messages import FinishReason
-from dsi_ray.runtime import coordinator as coordinators
+from dsi_ray.runtime import clients
 from dsi_ray.runtime.active import Deliver
 from dsi_ray.runtime.listeners import EARLY, Listeners
 from dsi_ray.runtime.request import TokenChunk
@@ -91,7 +91,7 @@ def test_a_late_abandon_does_not_end_the_next_request_of_that_name() -> None:
 @pytest.fixture
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sweeps often."""
-    monkeypatch.setattr(coordinators, "_SWEEP_S", 0.01)
+    monkeypatch.setattr(clients, "_SWEEP_S", 0.01)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import sys
+from typing import Any
 
 import pytest
 
@@ -29,11 +31,28 @@ def test_advice_that_cannot_be_followed(value: float) -> None:
 
 
 def test_one_line_says_it() -> None:
-    assert text_facts(ON, TARGET) == "Texts end at token 2 or 7."
-    assert text_facts(ON, dataclasses.replace(TARGET, eos_ids=())) == (
-        "Texts have no end of sequence."
+    assert text_facts(ON, TARGET) == (
+        "Prompt and output have at most 20 tokens: the model takes no more. "
+        "Texts end at token 2 or 7."
     )
+    endless = dataclasses.replace(TARGET, eos_ids=(), max_context=sys.maxsize)
+    assert text_facts(ON, endless) == "Texts have no end of sequence."
     assert "2 or 7; what a request leaves out is temperature 0.6, top_k 20" in text_facts(
         ON, ADVISED
     )
     assert text_facts(OFF, ADVISED) == text_facts(OFF, TARGET)
+
+
+@pytest.mark.parametrize(
+    ("settings", "info", "said"),
+    [
+        ({}, {"kv_capacity": 16}, "16 tokens: a server's KV cache holds no more, though the model"),
+        ({"max_model_len": 18}, {"kv_capacity": 16}, "16 tokens: a server's KV cache"),
+        ({"max_model_len": 12}, {"kv_capacity": 16}, "12 tokens: as max_model_len says"),
+        ({}, {"context_reason": "for longrope"}, "20 tokens: for longrope. "),
+    ],
+)
+def test_what_bounds_a_text_is_said(
+    settings: dict[str, Any], info: dict[str, Any], said: str
+) -> None:
+    assert said in text_facts(EngineConfig(**settings), dataclasses.replace(TARGET, **info))

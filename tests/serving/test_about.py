@@ -72,6 +72,10 @@ def test_metrics_of_the_group_are_one_snapshot(http: httpx.Client) -> None:
     assert judged <= now["dsi_ray_committed_tokens_total", ""]
 
 
+def test_health_says_where_texts_end(http: httpx.Client) -> None:
+    assert "Texts end at token 0." in http.get("/health").json()["texts"]
+
+
 def test_health_leaves_metrics_out(http: httpx.Client) -> None:
     (group,) = http.get("/health").json()["groups"]
     assert group["targets"].items() >= {"configured": 1, "alive": 1, "busy": 0}.items()

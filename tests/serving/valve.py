@@ -33,6 +33,7 @@ class ValveEngine:
         self.max_model_len = self.target.max_context
         self.prompts = Prompts(self.tokenizer, self.max_model_len)
         self.kv_capacity = sys.maxsize
+        self.sampling_defaults: dict[str, Any] = {}
         self.valve = asyncio.Event()
         self.running = self.peak = 0
 

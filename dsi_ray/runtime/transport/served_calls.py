@@ -25,7 +25,7 @@ class ServedCalls:
         self._ends: dict[int, asyncio.Event] = {}
         self._early: deque[int] = deque(maxlen=_EARLY_CANCELS)
         """Cancelled tasks that have not arrived: calls need not keep their order."""
-        self._outbox: deque[list[Event]] = deque()
+        self._outbox: list[Event] = []
         self._has_events = asyncio.Event()
 
     async def run(self, work: Work) -> None:
@@ -43,7 +43,7 @@ class ServedCalls:
             Ended(task.id, Reason.CANCELLED) for task, _, _ in work.starts if task.id not in ends
         ]
         if cancelled:
-            self.hear(cancelled, urgent=True)
+            self._publish(cancelled)
         try:
             for ended in ends.values():
                 await ended.wait()
@@ -56,25 +56,20 @@ class ServedCalls:
         while True:
             await self._has_events.wait()
             self._has_events.clear()
-            events: list[Event] = []
-            while self._outbox:
-                events += self._outbox.popleft()
-            if events:
-                yield events
+            events, self._outbox = self._outbox, []
+            yield events
 
-    def hear(self, events: list[Event], urgent: bool) -> None:
-        """Takes events from the thread of the forwards, or from this one, in order."""
-        self._outbox.append(events)
-        over = [e.task for e in events if not (isinstance(e, Output) and e.goes_on)]
-        if over or urgent:
-            self._loop.call_soon_threadsafe(self._publish, over, urgent)
+    def hear(self, events: list[Event]) -> None:
+        """Takes what happened, from any thread."""
+        self._loop.call_soon_threadsafe(self._publish, events)
 
     @fatal_errors("the events")
-    def _publish(self, over: list[int], urgent: bool) -> None:
+    def _publish(self, events: list[Event]) -> None:
         """Lets the calls of ended tasks return, and the event stream go on."""
-        for task in over:
-            ended = self._ends.pop(task, None)
-            if ended is not None:
-                ended.set()
-        if urgent:
-            self._has_events.set()
+        for event in events:
+            if not (isinstance(event, Output) and event.goes_on):
+                ended = self._ends.pop(event.task, None)
+                if ended is not None:
+                    ended.set()
+        self._outbox += events
+        self._has_events.set()

@@ -42,17 +42,13 @@ class ServedLane:
     ) -> None:
         self._received = ReceivedPaths(server)
         self._take = take
-        self._waiting: list[Event] = []
         self._releases: dict[str, asyncio.Event] = {}
         """Of the requests that are here."""
         self.lane = Lane(connection, self._on_frame)
 
-    def hear(self, events: list[Event], urgent: bool) -> None:
-        """Takes what happened, in any thread but one at a time, and sends it once it is urgent."""
-        self._waiting += events
-        if urgent and self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self.lane.send(pack(EventsFrame(pairs_of(waiting))))
+    def hear(self, events: list[Event]) -> None:
+        """Sends what happened, from any thread."""
+        self.lane.send(pack(EventsFrame(pairs_of(events))))
 
     def released(self, request: str) -> asyncio.Event | None:
         """Set once the request is released; None if it is not here."""

@@ -32,8 +32,8 @@ from dsi_ray.runtime.wire import Work
 Listener = Callable[[list[Event]], None]
 
 _PINGS = 64
-_SHORT_S = 0.1
-"""Requests that are here for less do not get an object ref: it would cost as much as they do."""
+_SHORT_S = 1.0
+"""Requests that are here for less get no object ref: nobody would notice a stuck lane earlier."""
 
 _REOPEN_S = 10.0
 _decoder = unpacker(FromServer)

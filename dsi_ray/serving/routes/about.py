@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
 import dsi_ray
+from dsi_ray.runtime.text_facts import text_facts
 from dsi_ray.serving.group_metrics import group_metrics
 from dsi_ray.serving.routes.documented import Responses, errors
 from dsi_ray.serving.schema.server import Health, ModelCard, ModelList, Version
@@ -44,6 +45,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         body = {
             "status": "ok" if healthy else "failed",
             "model": service.model_name,
+            "texts": text_facts(service.engine.config, service.engine.target),
             "ingress": {"index": service.ingress, "pid": os.getpid()},
             "load": service.gate.load.model_dump(),
             "groups": [_without_metrics(group) for group in status["groups"]],

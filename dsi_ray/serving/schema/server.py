@@ -68,12 +68,18 @@ class IngressCard(BaseModel):
 
 
 class Health(BaseModel):
-    """``GET /health``: how full the server is; what each group and each of its servers do now."""
+    """``GET /health``: how full the server is; what each group and each of its servers do now.
+
+    Attributes:
+        texts: For people: how long texts may be, where they end, and how they are sampled where a
+            request does not say.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     status: Literal["ok", "failed"]
     model: str
+    texts: str
     ingress: IngressCard
     load: Load
     groups: list[dict[str, Any]]
