@@ -1,7 +1,4 @@
-"""The demo pair: a real but tiny target and drafter for Python code, shipped with the package.
-
-`train` makes the models and `evaluate` measures them; using them needs neither.
-"""
+"""The demo pair: a real but tiny target and drafter for Python code, shipped with the package."""
 
 import json
 from pathlib import Path

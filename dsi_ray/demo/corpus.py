@@ -1,23 +1,18 @@
-"""The training text: Python's own standard library, which every installation has.
+"""Python's own standard library, which every installation has: what the demo pair has learned.
 
 Files are split into *documents* of a few top-level statements, so that the end of a document (and
-with it the end-of-text token) is common enough to be learned.  Functions with a docstring are used
-a second time as short conversations (docstring asked, function answered), which is all the chat
-training that the demo models get.
+with it the end-of-text token) is common enough to be learned.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 import sysconfig
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 DOCUMENT_CHARS = 2400
-MAX_ANSWER_CHARS = 1500
 HELD_OUT_ONE_IN = 20
 
 # Tests are not part of every installation; the other folders are third-party code or long tables.
@@ -61,19 +56,3 @@ def split_documents(text: str) -> Iterator[str]:
             piece = ""
     if piece.strip():
         yield piece.rstrip() + "\n"
-
-
-def conversations(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (request, answer) for each documented function: its first doc line and its source."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return
-    lines = text.split("\n")
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        docstring = ast.get_docstring(node)
-        source = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno])) + "\n"
-        if docstring and len(source) <= MAX_ANSWER_CHARS:
-            yield docstring.splitlines()[0], source
