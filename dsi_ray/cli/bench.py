@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dsi_ray.cli.figures import Columns, with_progress
-from dsi_ray.cli.figures import print_rows as print_table
-from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
-from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
-from dsi_ray.cli.progress import progress_bar, starting
-from dsi_ray.cli.shield import shield
-from dsi_ray.cli.table import print_rows
+from dsi_ray.cli.terminal.figures import Columns, with_progress
+from dsi_ray.cli.terminal.figures import print_rows as print_table
+from dsi_ray.cli.terminal.json_file import STDOUT, JsonFile, check_writable, write_json
+from dsi_ray.cli.terminal.options import EngineOptions, sampling_params, with_engine_options
+from dsi_ray.cli.terminal.progress import progress_bar, starting
+from dsi_ray.cli.terminal.shield import shield
+from dsi_ray.cli.terminal.table import print_rows
 from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
 
 if TYPE_CHECKING:
-    from dsi_ray.experiments.bench import Contender
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.experiments.bench.bench import Contender
+    from dsi_ray.runtime.client.engine import Engine
 
 
 _CROWD_COLUMNS: Columns = {
@@ -105,8 +105,8 @@ def command(
     if concurrency:
         write_json(_crowd(config, concurrency, prompts, params, json_file != STDOUT), json_file)
         return
-    from dsi_ray.experiments.bench import baselines, dsi, with_threads
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.experiments.bench.bench import baselines, dsi, with_threads
+    from dsi_ray.runtime.client.engine import Engine
 
     lookaheads = si_lookahead or range(1, 9)
     with ExitStack() as engines:
@@ -117,7 +117,7 @@ def command(
                 doubled = engines.enter_context(Engine(with_threads(config, 2)))
                 contenders += baselines(doubled, lookaheads, " x2")
             if with_peers:
-                from dsi_ray.experiments.peers import peers
+                from dsi_ray.experiments.bench.peers import peers
 
                 contenders += peers(config)
         title = None if json_file == STDOUT else f"{config.target.model}, {prompts} prompts"
@@ -127,8 +127,8 @@ def command(
 
 def _messages(config: EngineConfig, prints: bool) -> dict[str, Any]:
     """Measures messages on both transports, prints the table and returns its figures."""
-    from dsi_ray.experiments.bench import environment
-    from dsi_ray.runtime.host import hosted
+    from dsi_ray.experiments.bench.bench import environment
+    from dsi_ray.runtime.supervisor.host import hosted
 
     with starting():
         groups = hosted(config)
@@ -147,10 +147,10 @@ def _crowd(
     prints: bool,
 ) -> dict[str, Any]:
     """Runs the same requests with ever more at once, prints the table and returns its figures."""
-    from dsi_ray.experiments.bench import environment
-    from dsi_ray.experiments.concurrency import measure, mixed
-    from dsi_ray.experiments.prompts import held_out_code
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.experiments.bench.bench import environment
+    from dsi_ray.experiments.bench.concurrency import measure, mixed
+    from dsi_ray.experiments.bench.prompts import held_out_code
+    from dsi_ray.runtime.client.engine import Engine
     from dsi_ray.runtime.request import Decoding
 
     with ExitStack() as engines:
@@ -179,8 +179,8 @@ def compare(
     title: str | None = None,
 ) -> dict[str, Any]:
     """Runs the bench, prints its table under ``title`` and returns all its figures."""
-    from dsi_ray.experiments.bench import Bench, report
-    from dsi_ray.experiments.prompts import held_out_code
+    from dsi_ray.experiments.bench.bench import Bench, report
+    from dsi_ray.experiments.bench.prompts import held_out_code
 
     prompts = [engine.tokenizer.encode(text) for text in held_out_code(count)]
     bench = Bench(contenders, prompts, params)

@@ -4,15 +4,8 @@ from typing import Annotated
 
 import typer
 
-from dsi_ray.cli.figures import (
-    Columns,
-    Out,
-    Seed,
-    check_outputs,
-    report,
-    with_progress,
-)
-from dsi_ray.cli.json_file import JsonFile
+from dsi_ray.cli.terminal.figures import Columns, Out, Seed, check_outputs, report, with_progress
+from dsi_ray.cli.terminal.json_file import JsonFile
 
 _CHAOS_COLUMNS: Columns = {
     "server": ("server", "s"),

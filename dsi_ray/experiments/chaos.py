@@ -13,9 +13,9 @@ from typing import Any
 from dsi_ray.config import EngineConfig
 from dsi_ray.experiments.processes import kill_node, node_of
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.errors import EngineError
-from dsi_ray.runtime.many_nodes import many_nodes
+from dsi_ray.runtime.ray.many_nodes import many_nodes
 
 _POLL_S = 0.5
 _NODES = [{"num_cpus": 1}] * 3
@@ -56,7 +56,7 @@ class Chaos:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChaosOutcome:
     """What the clients of one run saw.
 
     Attributes:
@@ -74,7 +74,7 @@ class Outcome:
         """How many requests failed."""
         return self.texts.count(None)
 
-    def differing(self, undisturbed: "Outcome") -> int:
+    def differing(self, undisturbed: "ChaosOutcome") -> int:
         """How many texts are not those of another run."""
         pairs = zip(self.texts, undisturbed.texts, strict=True)
         return sum(mine != others for mine, others in pairs)
@@ -124,7 +124,7 @@ def study(
         ),
     }
     rows: list[dict[str, Any]] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[ChaosOutcome] = []
     restarts = 0
     with many_nodes(*_NODES), Engine(config) as engine:
         for name, chaos in kinds.items():
@@ -161,7 +161,7 @@ async def run(
     concurrency: int,
     chaos: Chaos | None = None,
     progress: Callable[[], None] = lambda: None,
-) -> Outcome:
+) -> ChaosOutcome:
     """Decodes all prompts, ``concurrency`` at once, while something happens to the servers.
 
     Args:
@@ -188,7 +188,7 @@ async def run(
     started = time.perf_counter()
     async with _disturbed(engine, chaos) as pids:
         texts = await asyncio.gather(*map(text, prompts))
-    return Outcome(tuple(texts), time.perf_counter() - started, len(pids))
+    return ChaosOutcome(tuple(texts), time.perf_counter() - started, len(pids))
 
 
 @contextlib.asynccontextmanager

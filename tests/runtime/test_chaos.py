@@ -9,7 +9,7 @@ import pytest
 
 from dsi_ray.config import EngineConfig
 from dsi_ray.experiments import chaos
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 
 from .test_requests import is_idle, placement_groups, process_of, status_of, wait_until
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from dsi_ray.config import EngineConfig
-from dsi_ray.experiments.chaos import Chaos, Outcome, run, servers_elsewhere
+from dsi_ray.experiments.chaos import Chaos, ChaosOutcome, run, servers_elsewhere
 from dsi_ray.experiments.processes import kill_node
 from dsi_ray.models.simulated import target_token
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.errors import GroupLost
-from dsi_ray.runtime.many_nodes import many_nodes
+from dsi_ray.runtime.ray.many_nodes import many_nodes
 
 # No heartbeat for so long, and Ray takes a node for dead: by default 15 s.
 QUICK = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "3"}
@@ -52,7 +52,7 @@ class Story:
     """What happened."""
 
     victims: list[str] = field(default_factory=list)
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, ChaosOutcome] = field(default_factory=dict)
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
     retriable: list[GroupLost] = field(default_factory=list)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dsi_ray.experiments.prompts import held_out_code
+from dsi_ray.experiments.bench.prompts import held_out_code
 from tests.serving.browser import NAMES, Browser, Page, find_browser
 
 EXECUTABLE = find_browser()
@@ -107,7 +107,7 @@ def test_a_prompt_gives_text_and_lanes_and_a_comparison(
     page.click("#compare")
     page.wait_for(READY)
     assert lanes(page) == ["drafter-0", "target-0", "target-0"]
-    assert page.evaluate(f"{PAINTED}('--plain-step')")
+    assert page.evaluate(f"{PAINTED}('--decode-step')")
     assert page.text("#status").startswith("The same text, ")
     assert "DSI beside non-SI" in page.text("#figures")
     for width, height in ((1280, 900), (390, 844)):
@@ -135,7 +135,7 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
     page.press("ArrowRight")
     assert page.text("#detail").startswith("drafter-0: draft, token")
     page.press("ArrowDown")
-    assert page.text("#detail").startswith("target-0: plain step, token 1")
+    assert page.text("#detail").startswith("target-0: decode step, token 1")
     spacer = "document.getElementById('spacer').offsetWidth"
     fitting = page.evaluate(spacer)
     page.press("+")
