@@ -19,6 +19,7 @@ from dsi_ray.core.tree import TokenTree
 from dsi_ray.models.simulated import SimulatedModel
 from dsi_ray.runtime.coordinator import clients
 from dsi_ray.runtime.coordinator import hang_watch as watchman
+from dsi_ray.runtime.coordinator.books import Books
 from dsi_ray.runtime.coordinator.coordinator import Coordinator
 from dsi_ray.runtime.coordinator.in_flight import InFlightRequest
 from dsi_ray.runtime.coordinator.outgoing import Outgoing
@@ -67,8 +68,9 @@ INSIDE = {LocalServer}
 
 FATAL = [
     (Coordinator, "_send"),
-    (Coordinator, "_record"),
-    (Coordinator, "_note"),
+    (Coordinator, "_whose"),
+    (Books, "hear"),
+    (Books, "say"),
     (Coordinator, "_start_again"),
     (Coordinator, "status"),
     (Listeners, "sweep"),

@@ -1,16 +1,15 @@
 """Coordinator: drives a group over the model servers' event streams."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ray
 from ray.util.placement_group import PlacementGroup
 
-from dsi_ray.config import EngineConfig, Transport
+from dsi_ray.config import EngineConfig
 from dsi_ray.core.group.group import Group
 from dsi_ray.core.group.request_state import JobError, RoutedCommand
 from dsi_ray.core.messages import (
@@ -26,24 +25,24 @@ from dsi_ray.core.messages import (
     ServerId,
     Start,
 )
-from dsi_ray.models.base import ModelInfo
+from dsi_ray.runtime.coordinator.books import Books, Heard
 from dsi_ray.runtime.coordinator.clients import Clients
 from dsi_ray.runtime.coordinator.decode_jobs import job_of
 from dsi_ray.runtime.coordinator.faults import Faults
+from dsi_ray.runtime.coordinator.group_info import GroupInfo
+from dsi_ray.runtime.coordinator.group_status import group_status
 from dsi_ray.runtime.coordinator.hang_watch import HangWatch
 from dsi_ray.runtime.coordinator.in_flight import Deliver, InFlightRequest
 from dsi_ray.runtime.coordinator.outgoing import Outgoing
 from dsi_ray.runtime.coordinator.placement import measure_pace, server_models, start_server
 from dsi_ray.runtime.coordinator.servers import RemoteServer, Server
 from dsi_ray.runtime.errors import EngineError
-from dsi_ray.runtime.metrics.group import GroupMetrics, Report
 from dsi_ray.runtime.metrics.ray_export import keep_exporting
 from dsi_ray.runtime.process.background import Background
 from dsi_ray.runtime.process.fatal import fatal_errors
 from dsi_ray.runtime.ray.errors import root_cause
 from dsi_ray.runtime.request import Generation, TokenChunk, join
 from dsi_ray.runtime.supervisor.backoff import backoff
-from dsi_ray.runtime.trace.recorder import TraceRecorder
 from dsi_ray.runtime.trace.spans import Trace
 from dsi_ray.runtime.transport.calls.lease import Lease
 from dsi_ray.runtime.transport.costs import MessageCosts
@@ -53,26 +52,6 @@ from dsi_ray.runtime.transport.lanes.opening import Offer, host_lane
 
 _STATUS_S = 1.0
 """Whoever asks how the group is does not wait longer for a server that hangs."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
-    """Facts about a started group.
-
-    Attributes:
-        target: The target model.
-        drafters: The drafters' models, by rank.
-        max_context: Most tokens, prompt and output, that each target server takes, of which its KV
-            cache has to hold all. A drafter may take fewer.
-        transport: How its coordinator is talked to.
-        lane_ports: On the coordinator's node, for lanes from others.
-    """
-
-    target: ModelInfo
-    drafters: tuple[ModelInfo, ...]
-    max_context: int
-    transport: Transport
-    lane_ports: tuple[int, ...]
 
 
 class Coordinator:
@@ -91,11 +70,10 @@ class Coordinator:
         }
         self._group: Group
         self._watchman: HangWatch
-        self._active: dict[str, InFlightRequest] = {}
+        self._in_flight: dict[str, InFlightRequest] = {}
+        self._books = Books(self._servers, self._in_flight)
         self._clients = Clients(self._begin, self._leave, self._stop)
         self._outgoing = Outgoing()
-        self._traces = TraceRecorder()
-        self._metrics = GroupMetrics(self._servers)
         self._background = Background()
         self._lost: dict[ServerId, str] = {}
         self._faults = Faults(index)
@@ -199,33 +177,15 @@ class Coordinator:
             *(asyncio.wait_for(server.status(), _STATUS_S) for server in alive),
             return_exceptions=True,
         )
-        group, pace = self._group, self._group.pace
-        lookahead = pace.lookahead(max(1, group.pool.size))
         status = {
-            "healthy": group.pool.size > 0,
-            "pid": os.getpid(),
-            "requests": sum(not member.decoder.over for member in group.members),
-            "tasks": group.tasks,
+            **group_status(self._group, self._config.sp_degree),
             "servers": [answer for answer in servers if isinstance(answer, dict)],
-            "targets": {
-                "configured": self._config.sp_degree,
-                "alive": group.pool.size,
-                "busy": sum(server.role is Role.TARGET for server in group.busy),
-                "required": pace.needed_sp_degree(lookahead),
-            },
             "lost": {str(server): error for server, error in self._lost.items()},
             "suspected": sorted(map(str, self._watchman.suspected)),
             "faults": self._faults.last,
             "restarts": self._restarts,
-            "moves": group.moves,
-            "moved_tokens": group.moved_tokens,
-            "target_ms": pace.target * 1e3,
-            "drafter_ms": pace.drafter * 1e3,
-            "message_ms": pace.message * 1e3,
-            "acceptance_rate": pace.acceptance,
-            "lookahead": lookahead,
         }
-        return {**status, "metrics": self._metrics.snapshot(status, self._active.values())}
+        return {**status, "metrics": self._books.metrics.snapshot(status, self._in_flight.values())}
 
     async def message_costs(self) -> list[MessageCosts]:
         """What a message to a target server costs; to be asked while there are no requests."""
@@ -234,13 +194,7 @@ class Coordinator:
 
     async def trace(self, request: str, since: float) -> list[Trace]:
         """What each server did for a request, or for all parts of one; nothing if unknown."""
-        traces = []
-        for trace in self._traces.find(request):
-            active = self._active.get(trace.request)
-            if active is not None:
-                active.note_stats()
-            traces.append(trace.snapshot(active.elapsed if active else 0.0, since))
-        return traces
+        return self._books.traces(request, since)
 
     def _begin(self, generation: Generation, deliver: Deliver) -> None:
         """Admits a request; what is wrong with it its client hears."""
@@ -255,15 +209,15 @@ class Coordinator:
         job = job_of(generation)
         with fatal_errors("the begin of a request", JobError):
             member, said = self._group.admit(job)
-            trace = self._traces.open(member.decoder.request, generation.decoding.algorithm)
-            self._active[generation.id] = InFlightRequest(
+            trace = self._books.open(member.decoder.request, generation.decoding.algorithm)
+            self._in_flight[generation.id] = InFlightRequest(
                 generation, member, trace, deliver, arrived
             )
             self._execute(said)
 
     @fatal_errors("the end of a request")
     def _stop(self, request: str) -> None:
-        active = self._active.get(request)
+        active = self._in_flight.get(request)
         if active is not None and not active.member.decoder.over:
             active.stop()
             self._leave(request)
@@ -271,13 +225,13 @@ class Coordinator:
     @fatal_errors("the end of a request")
     def _leave(self, request: str) -> None:
         """The client has all, or has gone: what still runs is cancelled."""
-        active = self._active.get(request)
+        active = self._in_flight.get(request)
         if active is None:
             return
         active.trace.end(active.elapsed)
         abandoned = not active.member.decoder.over
         self._execute(self._group.leave(request))
-        if abandoned and request in self._active:
+        if abandoned and request in self._in_flight:
             for server_id in active.member.known:
                 self._servers[server_id].cancel_branches(request)
 
@@ -314,49 +268,48 @@ class Coordinator:
 
     def _lose(self, server_id: ServerId) -> None:
         """A server died, and with it its tasks, whose ends nobody else reports."""
-        self._metrics.lost(server_id)
-        lost = self._reports(
-            [Ended(task, EndReason.LOST) for task in self._group.tasks_of(server_id)]
-        )
+        self._books.metrics.lost(server_id)
+        tasks = self._group.tasks_of(server_id)
+        _, lost = self._whose([Ended(task, EndReason.LOST) for task in tasks])
         said = self._group.lose(server_id)
         self._send(said)
-        self._note(server_id, lost, crossed=False)
-        self._record(said)
+        self._books.hear(server_id, lost, crossed=False)
+        self._books.say(said)
 
     @fatal_errors("the events of a server")
     def _on_events(self, events: list[Event]) -> None:
         """What one of a server's steps produced. What others wait for comes first, books last."""
-        reports = self._reports(events)
+        server_id, heard = self._whose(events)
         said = self._group.handle(events)
         self._send(said)
-        if reports:
-            _, _, server_id = reports[0]
-            self._note(server_id, reports, crossed=self._servers[server_id].messages > 0)
-        self._record(said)
+        if server_id is not None:
+            crossed = self._servers[server_id].messages > 0
+            self._books.hear(server_id, heard, crossed=crossed)
+        self._books.say(said)
 
     def _execute(self, said: Sequence[RoutedCommand]) -> None:
         self._send(said)
-        self._record(said)
+        self._books.say(said)
 
-    def _reports(self, events: list[Event]) -> list[tuple[InFlightRequest, Event, ServerId]]:
-        """The events of one server's tasks, with whose they are."""
-        reports = []
+    def _whose(self, events: list[Event]) -> tuple[ServerId | None, Heard]:
+        """The server of tasks that are known, and their events with whose they are."""
+        server_id, heard = None, []
         for event in events:
             entry = self._group.of_task(event.task)
             if entry is None:
                 continue
             member, server_id = entry
-            reports.append((self._active[member.job.id], event, server_id))
+            heard.append((self._in_flight[member.job.id], event))
             if not (isinstance(event, Output) and event.goes_on):
                 self._servers[server_id].ended(event.task)
-        return reports
+        return server_id, heard
 
     def _send(self, said: Sequence[RoutedCommand]) -> None:
         """Gives servers their work, and then clients their tokens."""
         for member, command in said:
             match command:
                 case Start(task, mode):
-                    sampling = self._active[member.job.id].generation.sampling
+                    sampling = self._in_flight[member.job.id].generation.sampling
                     if task.server.role is Role.DRAFTER:
                         sampling = sampling.for_drafters
                     self._outgoing.start(task, mode, sampling)
@@ -367,40 +320,12 @@ class Coordinator:
                     for server_id in servers:
                         self._outgoing.release(server_id, member.job.id)
         sent = self._outgoing.send(self._servers)
-        self._metrics.sent(sum(sent.values()))
+        self._books.metrics.sent(sum(sent.values()))
         for request, messages in sent.items():
-            self._active[request].messages += messages
+            self._in_flight[request].messages += messages
         for member, command in said:
             match command:
                 case Emit():
-                    self._active[member.job.id].emit(command)
+                    self._in_flight[member.job.id].emit(command)
                 case Fail(error, param):
-                    self._active[member.job.id].fail(error, param)
-
-    def _note(
-        self,
-        server_id: ServerId,
-        heard: list[tuple[InFlightRequest, Event, ServerId]],
-        *,
-        crossed: bool,
-    ) -> None:
-        """Counts what happened on one server, which may have come in a message, and traces it."""
-        reports = [
-            Report(active, event, active.trace.hear(event, active.elapsed))
-            for active, event, _ in heard
-        ]
-        actives = {active for active, _, _ in heard}
-        for active in actives:
-            active.messages += crossed / len(actives)
-        if reports:
-            self._metrics.heard(server_id, reports, crossed)
-
-    def _record(self, said: Sequence[RoutedCommand]) -> None:
-        """Puts what was said into the traces, and closes the books of requests that are over."""
-        for member, command in said:
-            active = self._active[member.job.id]
-            active.trace.say(command, active.elapsed)
-            if isinstance(command, Release):
-                active.note_stats()
-                self._metrics.closed(active)
-                del self._active[member.job.id]
+                    self._in_flight[member.job.id].fail(error, param)

@@ -11,7 +11,7 @@ import ray
 from dsi_ray.config import EngineConfig
 from dsi_ray.models.checkpoints.vocabulary import check_vocabularies
 from dsi_ray.runtime.client.text_facts import text_facts
-from dsi_ray.runtime.coordinator.coordinator import GroupInfo
+from dsi_ray.runtime.coordinator.group_info import GroupInfo
 from dsi_ray.runtime.coordinator.placement import on_devices
 from dsi_ray.runtime.process.fatal import die
 from dsi_ray.runtime.supervisor.backoff import backoff
