@@ -8,7 +8,7 @@ from typing import Any
 import ray
 
 from dsi_ray.runtime.client.link import Link
-from dsi_ray.runtime.coordinator.group_info import GroupInfo
+from dsi_ray.runtime.group_info import GroupInfo
 from dsi_ray.runtime.ray.errors import engine_errors
 from dsi_ray.runtime.request import Generation, TokenChunk
 from dsi_ray.runtime.trace.spans import Trace

@@ -29,7 +29,6 @@ from dsi_ray.runtime.coordinator.books import Books, Heard
 from dsi_ray.runtime.coordinator.clients import Clients
 from dsi_ray.runtime.coordinator.decode_jobs import job_of
 from dsi_ray.runtime.coordinator.faults import Faults
-from dsi_ray.runtime.coordinator.group_info import GroupInfo
 from dsi_ray.runtime.coordinator.group_status import group_status
 from dsi_ray.runtime.coordinator.hang_watch import HangWatch
 from dsi_ray.runtime.coordinator.in_flight import Deliver, InFlightRequest
@@ -37,6 +36,7 @@ from dsi_ray.runtime.coordinator.outgoing import Outgoing
 from dsi_ray.runtime.coordinator.placement import measure_pace, server_models, start_server
 from dsi_ray.runtime.coordinator.servers import RemoteServer, Server
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.group_info import GroupInfo
 from dsi_ray.runtime.metrics.ray_export import keep_exporting
 from dsi_ray.runtime.process.background import Background
 from dsi_ray.runtime.process.fatal import fatal_errors

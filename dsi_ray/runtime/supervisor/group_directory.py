@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dsi_ray.runtime.coordinator.group_info import GroupInfo
+from dsi_ray.runtime.group_info import GroupInfo
 
 
 @dataclass(frozen=True, slots=True)

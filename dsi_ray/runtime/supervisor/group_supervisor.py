@@ -11,8 +11,8 @@ import ray
 from dsi_ray.config import EngineConfig
 from dsi_ray.models.checkpoints.vocabulary import check_vocabularies
 from dsi_ray.runtime.client.text_facts import text_facts
-from dsi_ray.runtime.coordinator.group_info import GroupInfo
 from dsi_ray.runtime.coordinator.placement import on_devices
+from dsi_ray.runtime.group_info import GroupInfo
 from dsi_ray.runtime.process.fatal import die
 from dsi_ray.runtime.supervisor.backoff import backoff
 from dsi_ray.runtime.supervisor.group_directory import GroupDirectory, Standing

@@ -8,9 +8,9 @@ from ray.util.placement_group import remove_placement_group
 
 from dsi_ray.config import ConfigError, EngineConfig
 from dsi_ray.runtime.coordinator.coordinator import Coordinator
-from dsi_ray.runtime.coordinator.group_info import GroupInfo
 from dsi_ray.runtime.coordinator.placement import bundles, create_placement_group, in_bundle
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.group_info import GroupInfo
 from dsi_ray.runtime.ray.errors import root_cause
 
 
