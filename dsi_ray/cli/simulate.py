@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dsi_ray.cli import faults
+from dsi_ray.cli.context import context
 from dsi_ray.cli.terminal.figures import (
     Columns,
     Out,
@@ -76,7 +77,7 @@ app = typer.Typer(
     help="Repeat the paper's figures and tables, in virtual time or on Ray, and see what "
     "faults and slow networks do.",
 )
-for _command in (faults.chaos, faults.lost_drafter, faults.nodes):
+for _command in (faults.chaos, faults.lost_drafter, faults.nodes, context):
     app.command(cls=JsonCommand)(_command)
 
 _FIGURES = (
