@@ -16,6 +16,7 @@ from dsi_ray.core.path import Path
 from dsi_ray.models.base import Sampling
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.coordinator.servers import RemoteServer
+from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.server.model_server import ModelServer
 from dsi_ray.runtime.transport.lanes import lane as lanes
 from dsi_ray.runtime.transport.lanes import work_lane
@@ -46,19 +47,21 @@ async def listened_to(server: RemoteServer) -> AsyncIterator["asyncio.Queue[Even
     listening.cancel()
 
 
-def with_server(test: Callable[[Any, RemoteServer], Awaitable[None]]) -> None:
+def with_server(
+    test: Callable[[Any, RemoteServer], Awaitable[None]], transport: Transport = Transport.LANES
+) -> None:
     actor: Any = (
         ray.remote(ModelServer).options(num_cpus=0, max_concurrency=100).remote(MODEL, SERVER, 0)
     )
 
     async def run() -> None:
-        server = RemoteServer(actor, Transport.LANES, (0,))
+        server = RemoteServer(actor, transport, (0,))
         await server.load()
         async with asyncio.timeout(60):
             await test(actor, server)
-        assert isinstance(server._channel, WorkLane)
-        server._channel.lane.close()
-        await server._channel.lane.end
+        if isinstance(server._channel, WorkLane):
+            server._channel.lane.close()
+            await server._channel.lane.end
 
     try:
         asyncio.run(run())
@@ -141,3 +144,32 @@ def test_a_ref_ends_what_runs_for_a_request(
         await serves(server, 2)
 
     with_server(test)
+
+
+async def nowhere(method: object, ports: tuple[int, ...]) -> None:
+    raise LaneEnded("a firewall")
+
+
+def test_where_no_lane_can_be_opened_calls_do_the_same(
+    ray_cluster: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(work_lane, "open_lane", nowhere)
+
+    async def test(actor: Any, server: RemoteServer) -> None:
+        await serves(server, 1)
+        assert (await server.status())["transport"] == "calls"
+        assert "a firewall; messages go by actor calls" in caplog.text
+
+    with_server(test, Transport.AUTO)
+
+
+def test_where_lanes_are_asked_for_nothing_else_will_do(
+    ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_lane, "open_lane", nowhere)
+
+    async def test(actor: Any, server: RemoteServer) -> None:
+        raise AssertionError("it must not start")
+
+    with pytest.raises(EngineError, match="open the lane_ports between the nodes"):
+        with_server(test, Transport.LANES)
