@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dsi_ray.config import EngineConfig
     from dsi_ray.params import SamplingParams
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.runtime.client.engine import Engine
 
 __all__ = ["Engine", "EngineConfig", "SamplingParams", "__version__"]
 
@@ -17,7 +17,7 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0.0.0"
 
 _HOMES = {
-    "Engine": "dsi_ray.runtime.engine",
+    "Engine": "dsi_ray.runtime.client.engine",
     "EngineConfig": "dsi_ray.config",
     "SamplingParams": "dsi_ray.params",
 }

@@ -14,7 +14,7 @@ import httpx
 import typer
 
 from dsi_ray.cli import app
-from dsi_ray.cli.options import EngineOptions
+from dsi_ray.cli.terminal.options import EngineOptions
 from dsi_ray.serving.config import ServingConfig
 
 ROOT = Path(__file__).parents[1]

@@ -1,6 +1,7 @@
 """The arrows of the house, read from the imports of every file; and that files stay small."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,3 +96,18 @@ def test_files_are_small() -> None:
     assert [file for file, count in lines.items() if count > 500] == []
     long = [file for file, count in lines.items() if count > 300]
     assert len(long) <= len(lines) / 10, long
+
+
+def test_rooms_are_small() -> None:
+    rooms = Counter(str(file.parent.relative_to(PACKAGE)) for file in FILES)
+    assert [room for room, count in rooms.items() if count > 12] == []
+
+
+def test_each_class_name_stands_for_one_thing() -> None:
+    homes = Counter(
+        node.name
+        for file in FILES
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in homes.items() if count > 1] == []

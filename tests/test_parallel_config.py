@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from dsi_ray.config import EngineConfig, ModelConfig
-from dsi_ray.runtime.placement import bundles, on_devices
+from dsi_ray.runtime.coordinator.placement import bundles, on_devices
 
 CUDA = {"model": "x", "device": "cuda"}
 

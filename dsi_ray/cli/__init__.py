@@ -6,8 +6,8 @@ import typer
 
 import dsi_ray
 from dsi_ray.cli import bench, demo, doctor, generate, plan, profile, serve, simulate, status
-from dsi_ray.cli.errors import OneLineErrors
-from dsi_ray.cli.json_file import JsonCommand
+from dsi_ray.cli.terminal.errors import OneLineErrors
+from dsi_ray.cli.terminal.json_file import JsonCommand
 
 app = typer.Typer(
     name="dsi-ray",

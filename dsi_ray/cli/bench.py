@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dsi_ray.cli.figures import Columns, print_rows, with_progress
-from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
-from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
-from dsi_ray.cli.progress import progress_bar, starting
-from dsi_ray.cli.shield import shield
+from dsi_ray.cli.terminal.figures import Columns, print_rows, with_progress
+from dsi_ray.cli.terminal.json_file import STDOUT, JsonFile, check_writable, write_json
+from dsi_ray.cli.terminal.options import EngineOptions, sampling_params, with_engine_options
+from dsi_ray.cli.terminal.progress import progress_bar, starting
+from dsi_ray.cli.terminal.shield import shield
 from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
 
 if TYPE_CHECKING:
-    from dsi_ray.experiments.bench import Contender, Row
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.experiments.bench.bench import Contender, Row
+    from dsi_ray.runtime.client.engine import Engine
 
 
 _COLUMNS: Columns = {
@@ -116,8 +116,8 @@ def command(
     if concurrency:
         write_json(_crowd(config, concurrency, prompts, params, json_file != STDOUT), json_file)
         return
-    from dsi_ray.experiments.bench import baselines, dsi, with_threads
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.experiments.bench.bench import baselines, dsi, with_threads
+    from dsi_ray.runtime.client.engine import Engine
 
     lookaheads = si_lookahead or range(1, 9)
     with ExitStack() as engines:
@@ -128,7 +128,7 @@ def command(
                 doubled = engines.enter_context(Engine(with_threads(config, 2)))
                 contenders += baselines(doubled, lookaheads, " x2")
             if with_peers:
-                from dsi_ray.experiments.peers import peers
+                from dsi_ray.experiments.bench.peers import peers
 
                 contenders += peers(config)
         title = None if json_file == STDOUT else f"{config.target.model}, {prompts} prompts"
@@ -138,8 +138,8 @@ def command(
 
 def _messages(config: EngineConfig, prints: bool) -> dict[str, Any]:
     """Measures messages on both transports, prints the table and returns its figures."""
-    from dsi_ray.experiments.bench import environment
-    from dsi_ray.runtime.host import hosted
+    from dsi_ray.experiments.bench.bench import environment
+    from dsi_ray.runtime.supervisor.host import hosted
 
     with starting():
         groups = hosted(config)
@@ -158,10 +158,10 @@ def _crowd(
     prints: bool,
 ) -> dict[str, Any]:
     """Runs the same requests with ever more at once, prints the table and returns its figures."""
-    from dsi_ray.experiments.bench import environment
-    from dsi_ray.experiments.concurrency import measure, mixed
-    from dsi_ray.experiments.prompts import held_out_code
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.experiments.bench.bench import environment
+    from dsi_ray.experiments.bench.concurrency import measure, mixed
+    from dsi_ray.experiments.bench.prompts import held_out_code
+    from dsi_ray.runtime.client.engine import Engine
     from dsi_ray.runtime.request import Decoding
 
     with ExitStack() as engines:
@@ -190,8 +190,8 @@ def compare(
     title: str | None = None,
 ) -> dict[str, Any]:
     """Runs the bench, prints its table under ``title`` and returns all its figures."""
-    from dsi_ray.experiments.bench import Bench, report
-    from dsi_ray.experiments.prompts import held_out_code
+    from dsi_ray.experiments.bench.bench import Bench, report
+    from dsi_ray.experiments.bench.prompts import held_out_code
 
     prompts = [engine.tokenizer.encode(text) for text in held_out_code(count)]
     bench = Bench(contenders, prompts, params)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsi_ray.cli import bench
-from dsi_ray.cli.json_file import JsonFile, check_writable, write_json
-from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
-from dsi_ray.cli.progress import starting
-from dsi_ray.cli.shield import shield
+from dsi_ray.cli.terminal.json_file import JsonFile, check_writable, write_json
+from dsi_ray.cli.terminal.options import EngineOptions, sampling_params, with_engine_options
+from dsi_ray.cli.terminal.progress import starting
+from dsi_ray.cli.terminal.shield import shield
 from dsi_ray.config import EngineConfig, load
-from dsi_ray.experiments.prompts import held_out_code
+from dsi_ray.experiments.bench.prompts import held_out_code
 from dsi_ray.params import SamplingParams
 from dsi_ray.serving.config import ServingConfig
 
 if TYPE_CHECKING:
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.runtime.client.engine import Engine
 
 _NODE = {
     "target": "simulated:tpot_ms=30",
@@ -48,7 +48,7 @@ def command(
     params = sampling_params(max_tokens=max_tokens)
     check_writable(json_file)
     shield(config)
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.runtime.client.engine import Engine
     from dsi_ray.serving.server import running
 
     with starting():
@@ -65,7 +65,7 @@ def command(
 
 
 def _compare(engine: "Engine", count: int, params: SamplingParams, title: str) -> dict[str, Any]:
-    from dsi_ray.experiments.bench import baselines, dsi
+    from dsi_ray.experiments.bench.bench import baselines, dsi
 
     return bench.compare(engine, [*baselines(engine), dsi(engine)], count, params, title)
 
@@ -77,7 +77,7 @@ def _free_port() -> int:
 
 
 def _stream(url: str, model: str, max_tokens: int) -> None:
-    from dsi_ray.cli.http import http_client
+    from dsi_ray.cli.terminal.http import http_client
 
     (prompt,) = held_out_code(1)
     body = {"model": model, "prompt": prompt, "max_tokens": max_tokens, "stream": True}

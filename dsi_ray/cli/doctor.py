@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from dsi_ray.cli.errors import FAILURE
-from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
-from dsi_ray.cli.options import EngineOptions, Host, Port, with_engine_options
+from dsi_ray.cli.terminal.errors import FAILURE
+from dsi_ray.cli.terminal.json_file import STDOUT, JsonFile, check_writable, write_json
+from dsi_ray.cli.terminal.options import EngineOptions, Host, Port, with_engine_options
 from dsi_ray.serving.config import ServingConfig
 
 if TYPE_CHECKING:

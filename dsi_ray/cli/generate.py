@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsi_ray.cli.json_file import check_writable, write_json
-from dsi_ray.cli.options import EngineOptions, sampling_params, with_engine_options
-from dsi_ray.cli.progress import starting
-from dsi_ray.cli.shield import shield
+from dsi_ray.cli.terminal.json_file import check_writable, write_json
+from dsi_ray.cli.terminal.options import EngineOptions, sampling_params, with_engine_options
+from dsi_ray.cli.terminal.progress import starting
+from dsi_ray.cli.terminal.shield import shield
 from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
 
 if TYPE_CHECKING:
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.runtime.client.engine import Engine
     from dsi_ray.runtime.request import Completion, RequestStats
 
 
@@ -90,7 +90,7 @@ def command(
     text = sys.stdin.read() if prompt == "-" else prompt
     shield(config)
 
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.runtime.client.engine import Engine
 
     with starting():
         running = Engine(config)
@@ -117,7 +117,7 @@ async def _generate(
 async def _stream(
     engine: "Engine", prompt: str, params: SamplingParams, echo: bool, request_id: str
 ) -> "Completion":
-    from dsi_ray.runtime.reply import complete
+    from dsi_ray.runtime.client.output_processor import complete
 
     received = []
     async with aclosing(engine.stream(prompt, params, request_id=request_id)) as chunks:

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from dsi_ray.cli.figures import Columns, check_outputs, print_rows, save_joint
-from dsi_ray.cli.json_file import STDOUT, JsonFile, write_json
+from dsi_ray.cli.terminal.figures import Columns, check_outputs, print_rows, save_joint
+from dsi_ray.cli.terminal.json_file import STDOUT, JsonFile, write_json
 from dsi_ray.config import ConfigError, EngineConfig, load
-from dsi_ray.core.expected import Latencies
-from dsi_ray.core.joint import Shape, amdahl, joint_plan
-from dsi_ray.core.planner import (
-    Pace,
+from dsi_ray.core.planning.expected import Latencies
+from dsi_ray.core.planning.joint import Shape, amdahl, joint_plan
+from dsi_ray.core.planning.performance_model import (
+    PerformanceModel,
     affordable_sp_degree,
     largest_useful_sp_degree,
     smallest_lookahead,
@@ -92,7 +92,7 @@ def command(
     """
     check_outputs(out, json_file)
     target, drafter, accepted = _latencies(config)
-    pace = Pace(
+    pace = PerformanceModel(
         _given("--target-ms", target_ms, target),
         _given("--drafter-ms", drafter_ms, drafter),
         message_ms,
@@ -107,7 +107,9 @@ def command(
     write_json(figures, json_file)
 
 
-def _figures(pace: Pace, devices: int, model_parallel: int, scaling: str | None) -> dict[str, Any]:
+def _figures(
+    pace: PerformanceModel, devices: int, model_parallel: int, scaling: str | None
+) -> dict[str, Any]:
     """What to choose, and what to expect of each choice."""
     try:
         affordable = affordable_sp_degree(devices, model_parallel)
@@ -144,7 +146,7 @@ def _print(figures: dict[str, Any], source: str) -> None:
     )
 
 
-def _row(pace: Pace, sp_degree: int, model_parallel: int) -> dict[str, Any]:
+def _row(pace: PerformanceModel, sp_degree: int, model_parallel: int) -> dict[str, Any]:
     """What to expect of an SP degree."""
     latencies = Latencies(pace.target + 2 * pace.message, pace.drafter, pace.acceptance)
     dsi = pace.token(sp_degree)

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from dsi_ray.cli.figures import Columns, print_rows
-from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
-from dsi_ray.cli.options import EngineOptions, with_engine_options
-from dsi_ray.cli.progress import starting
+from dsi_ray.cli.terminal.figures import Columns, print_rows
+from dsi_ray.cli.terminal.json_file import STDOUT, JsonFile, check_writable, write_json
+from dsi_ray.cli.terminal.options import EngineOptions, with_engine_options
+from dsi_ray.cli.terminal.progress import starting
 from dsi_ray.config import ConfigError, EngineConfig
 
 _COLUMNS: Columns = {
@@ -60,7 +60,7 @@ def command(
     if not config.drafters:
         raise ConfigError("profile measures a pair: add a --drafter")
     texts = _prompts(prompt_file)[:prompts]
-    from dsi_ray.experiments.profile import as_json, profile
+    from dsi_ray.experiments.bench.profile import as_json, profile
 
     with starting():
         measured = profile(config, texts, max_tokens)
@@ -87,7 +87,7 @@ def _print(figures: dict[str, Any]) -> None:
 
 def _prompts(file: Path | None) -> list[str]:
     if file is None:
-        from dsi_ray.experiments.prompts import held_out_code
+        from dsi_ray.experiments.bench.prompts import held_out_code
 
         return held_out_code(64)
     try:

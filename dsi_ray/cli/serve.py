@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from dsi_ray.cli.options import EngineOptions, Host, Port, with_engine_options
-from dsi_ray.cli.progress import starting
-from dsi_ray.cli.shield import shield
+from dsi_ray.cli.terminal.options import EngineOptions, Host, Port, with_engine_options
+from dsi_ray.cli.terminal.progress import starting
+from dsi_ray.cli.terminal.shield import shield
 from dsi_ray.serving.config import ServingConfig
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dsi_ray.cli.figures import (
+from dsi_ray.cli.context import context
+from dsi_ray.cli.terminal.figures import (
     Columns,
     Out,
     Seed,
@@ -19,7 +20,7 @@ from dsi_ray.cli.figures import (
     save_table,
     with_progress,
 )
-from dsi_ray.cli.json_file import STDOUT, JsonCommand, JsonFile, check_writable, write_json
+from dsi_ray.cli.terminal.json_file import STDOUT, JsonCommand, JsonFile, check_writable, write_json
 
 _HEATMAP_COLUMNS: Columns = {
     "": ("name", "s"),
@@ -74,6 +75,7 @@ app = typer.Typer(
     name="simulate",
     help="Repeat the paper's figures and tables, in virtual time or on Ray.",
 )
+app.command(cls=JsonCommand)(context)
 
 _FIGURES = (
     ("figure_2", "Figure 2: SI at its best, DSI at SP 7", None),
@@ -92,7 +94,7 @@ def timeline(
 ) -> None:
     """Draw which server computes what and when, for non-SI, SI and DSI on one text."""
     from dsi_ray.experiments.plots import pyplot
-    from dsi_ray.experiments.timeline import draw_timeline
+    from dsi_ray.experiments.virtual.timeline import draw_timeline
 
     check_writable(file)
     pyplot()
@@ -117,7 +119,7 @@ def heatmap(
     Computes them twice, in closed form and in virtual time, and prints in how many cells DSI or SI
     is slower than its baseline. With --out it draws them; such cells are pink.
     """
-    from dsi_ray.experiments import heatmap as figure
+    from dsi_ray.experiments.virtual import heatmap as figure
 
     check_outputs(out, json_file)
     results: dict[str, Any] = {}
@@ -169,8 +171,8 @@ def table(
     that of the same decoder in virtual time, where messages are free: what is above 1 is the price
     of messages.
     """
-    from dsi_ray.experiments.online import cluster
-    from dsi_ray.experiments.paper_table import PAPER_ROWS, TODAY_ROWS, measure_row
+    from dsi_ray.experiments.online.online import cluster
+    from dsi_ray.experiments.online.paper_table import PAPER_ROWS, TODAY_ROWS, measure_row
 
     check_outputs(out, json_file)
     pairs = PAPER_ROWS + TODAY_ROWS
@@ -200,7 +202,7 @@ def grid(
 
     Runs on Ray actors whose forwards are timed waits, at SP 1, 2 and 7.
     """
-    from dsi_ray.experiments import grid as experiment
+    from dsi_ray.experiments.online import grid as experiment
 
     check_outputs(out, json_file)
     cells = len(experiment.DRAFTERS) * len(experiment.ACCEPTANCES) * len(experiment.SP_DEGREES)
@@ -231,8 +233,8 @@ def jitter(
     json_file: JsonFile = None,
 ) -> None:
     """Compare the adaptive lookahead with every fixed one, for noisy targets in virtual time."""
-    from dsi_ray.experiments.jitter import study
-    from dsi_ray.experiments.paper_table import PAPER_ROWS
+    from dsi_ray.experiments.online.paper_table import PAPER_ROWS
+    from dsi_ray.experiments.virtual.jitter import study
 
     def run(step: Callable[[], None]) -> list[dict[str, Any]]:
         rows = []
@@ -275,8 +277,8 @@ def throughput(
     takes the best lookahead at every turn.
     """
     from dsi_ray.config import Simulation
-    from dsi_ray.experiments import throughput as experiment
-    from dsi_ray.experiments.node import Node
+    from dsi_ray.experiments.virtual import throughput as experiment
+    from dsi_ray.experiments.virtual.node import SimulatedNode
 
     check_outputs(out, json_file)
 
@@ -286,7 +288,7 @@ def throughput(
             tpot_ms=milliseconds, per_token_ms=beyond, knee_tokens=knee, acceptance_rate=acceptance
         )
 
-    node = Node(model(target_ms), model(drafter_ms), devices, slots)
+    node = SimulatedNode(model(target_ms), model(drafter_ms), devices, slots)
     measured = with_progress(
         "Virtual time",
         len(experiment.LOADS) * len(experiment.SYSTEMS),

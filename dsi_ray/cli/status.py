@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from dsi_ray.cli.http import http_client
-from dsi_ray.cli.json_file import STDOUT, JsonFile, check_writable, write_json
-from dsi_ray.cli.status_view import print_status
+from dsi_ray.cli.terminal.http import http_client
+from dsi_ray.cli.terminal.json_file import STDOUT, JsonFile, check_writable, write_json
+from dsi_ray.cli.terminal.status_view import print_status
 from dsi_ray.config import ConfigError
 from dsi_ray.runtime.errors import EngineError
 

@@ -45,7 +45,7 @@ class Mode(enum.StrEnum):
     """The task waits for the running one; a task that was queued before ends."""
 
 
-class Reason(enum.StrEnum):
+class EndReason(enum.StrEnum):
     """Why a task ended."""
 
     DONE = "done"
@@ -76,7 +76,7 @@ class Task:
             so that any server can run any task at any time.
         start: The first unknown position. ``len(tokens) + 1`` asks for no token: a prefill.
         limit: The model goes on alone, a token a forward, while the next position is below
-            ``limit``; 0 means never. A target goes on after a plain step or a mismatch, a
+            ``limit``; 0 means never. A target goes on after a decode step or a mismatch, a
             drafter after every token.
         stops: Ids after which the model does not go on alone.
         report: A server that goes on alone reports once it holds this many new tokens.
@@ -155,7 +155,7 @@ class Ended:
     """
 
     task: int
-    reason: Reason
+    reason: EndReason
     error: str | None = None
     param: str | None = None
 

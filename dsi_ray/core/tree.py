@@ -12,7 +12,7 @@ from dsi_ray.core.messages import TokenLogprobs
 from dsi_ray.core.path import Path
 
 
-class State(enum.Enum):
+class NodeState(enum.Enum):
     """Where a node stands relative to the committed tokens."""
 
     AHEAD = "ahead"
@@ -25,7 +25,7 @@ class State(enum.Enum):
     """Contradicted by a committed token."""
 
 
-class Node:
+class TreeNode:
     """A token on a path; the verdict at a node is the target's own token after its path.
 
     Attributes:
@@ -37,7 +37,7 @@ class Node:
         verdict: The target's own token after this path, once known.
         logprobs: What the target reported with the verdict, where the request asks for it.
         proposal: What a drafter drew after this path, for a verification by rejection sampling.
-        state: See :class:`State`.
+        state: See :class:`NodeState`.
     """
 
     __slots__ = (
@@ -52,29 +52,29 @@ class Node:
         "verdict",
     )
 
-    def __init__(self, token: int, position: int, parent: "Node | None") -> None:
+    def __init__(self, token: int, position: int, parent: "TreeNode | None") -> None:
         self.token = token
         self.position = position
         self.parent = parent
-        self.children: dict[int, Node] = {}
+        self.children: dict[int, TreeNode] = {}
         self.drafters: set[int] = set()
         self.verdict: int | None = None
         self.logprobs: TokenLogprobs | None = None
         self.proposal = b""
-        self.state = State.AHEAD
+        self.state = NodeState.AHEAD
 
     @property
     def awaits_verdict(self) -> bool:
         """Whether a verdict here would still be news."""
-        return self.state is State.AHEAD and self.verdict is None
+        return self.state is NodeState.AHEAD and self.verdict is None
 
-    def child(self, token: int) -> "Node":
+    def child(self, token: int) -> "TreeNode":
         """The node after this one with ``token``, made if there is none."""
         node = self.children.get(token)
         if node is None:
-            node = self.children[token] = Node(token, self.position + 1, self)
-            if self.state is not State.AHEAD or self.verdict not in (None, token):
-                node.state = State.DEAD
+            node = self.children[token] = TreeNode(token, self.position + 1, self)
+            if self.state is not NodeState.AHEAD or self.verdict not in (None, token):
+                node.state = NodeState.DEAD
         return node
 
 
@@ -94,14 +94,14 @@ class TokenTree:
         if not prompt:
             raise ValueError("a request needs at least one prompt token")
         self.tokens = Path.of(prompt)
-        self.root = Node(prompt[-1], len(prompt) - 1, None)
+        self.root = TreeNode(prompt[-1], len(prompt) - 1, None)
         self.accepted = 0
         self.rejected = 0
         self.runs = [0]
 
-    def path(self, tip: Node) -> list[Node]:
+    def path(self, tip: TreeNode) -> list[TreeNode]:
         """The nodes from the root to ``tip``, both included; empty if ``tip`` is not ahead."""
-        if tip.state is not State.AHEAD:
+        if tip.state is not NodeState.AHEAD:
             return []
         nodes = [tip]
         while nodes[-1] is not self.root:
@@ -111,13 +111,13 @@ class TokenTree:
         nodes.reverse()
         return nodes
 
-    def tokens_to(self, tip: Node) -> Path:
+    def tokens_to(self, tip: TreeNode) -> Path:
         """All tokens of the request up to ``tip``, which is the root or below it."""
         return self.tokens.extended(node.token for node in self.path(tip)[1:])
 
     def draft(
-        self, node: Node, tokens: Sequence[int], drafter: int, proposals: Sequence[bytes] = ()
-    ) -> Node:
+        self, node: TreeNode, tokens: Sequence[int], drafter: int, proposals: Sequence[bytes] = ()
+    ) -> TreeNode:
         """Adds a drafter's ``tokens`` after ``node`` and returns the last node.
 
         ``proposals`` has one entry for each token, or none. The first at a node stands.
@@ -130,8 +130,8 @@ class TokenTree:
         return node
 
     def judge(
-        self, node: Node, tokens: Sequence[int], logprobs: Sequence[TokenLogprobs] = ()
-    ) -> Node:
+        self, node: TreeNode, tokens: Sequence[int], logprobs: Sequence[TokenLogprobs] = ()
+    ) -> TreeNode:
         """Adds the target's own ``tokens`` after ``node`` and returns the last node.
 
         ``logprobs`` has one entry for each token, or none.
@@ -150,15 +150,15 @@ class TokenTree:
             node = node.child(token)
         return node
 
-    def survivor(self, tip: Node) -> Node:
+    def survivor(self, tip: TreeNode) -> TreeNode:
         """Where a path that ended in ``tip`` goes on: after its last token that may come true.
 
         That is the root, or a node further ahead where a verdict came before its turn.
         """
-        node: Node | None = tip
-        while node is not None and node.state is State.DEAD:
+        node: TreeNode | None = tip
+        while node is not None and node.state is NodeState.DEAD:
             node = node.parent
-        if node is None or node.state is State.COMMITTED:
+        if node is None or node.state is NodeState.COMMITTED:
             node = self.root
         while node.verdict is not None:
             node = node.child(node.verdict)
@@ -182,7 +182,7 @@ class TokenTree:
             self.runs.append(0)
         elif self.runs[-1]:
             self.runs.append(0)
-        old.state = State.COMMITTED
+        old.state = NodeState.COMMITTED
         old.children = {token: survivor}
         survivor.parent = None
         self.root = survivor
@@ -190,9 +190,9 @@ class TokenTree:
         return token
 
 
-def _kill(node: Node) -> None:
+def _kill(node: TreeNode) -> None:
     stack = [node]
     while stack:
         dead = stack.pop()
-        dead.state = State.DEAD
+        dead.state = NodeState.DEAD
         stack.extend(dead.children.values())

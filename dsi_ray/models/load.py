@@ -8,16 +8,16 @@ from dsi_ray.core.messages import Role
 from dsi_ray.models.base import LanguageModel, ModelError
 from dsi_ray.models.lookup import LookupModel
 from dsi_ray.models.simulated import SimulatedModel
-from dsi_ray.models.tokenizer import PretrainedTokenizer
+from dsi_ray.models.text.tokenizer import PretrainedTokenizer
 
 if TYPE_CHECKING:
     import torch
 
-    from dsi_ray.models.parallel import Leader, Meeting
+    from dsi_ray.models.forward.parallel import RankLeader, Rendezvous
 
 
 def load_model(
-    config: ModelConfig, role: Role, index: int = 0, leader: "Leader | None" = None
+    config: ModelConfig, role: Role, index: int = 0, leader: "RankLeader | None" = None
 ) -> LanguageModel:
     """Returns the model that a server runs.
 
@@ -39,20 +39,20 @@ def load_model(
     return _load_transformers(config, role, leader)
 
 
-def follow(config: ModelConfig, role: Role, rank: int, meeting: "Meeting") -> None:
+def follow(config: ModelConfig, role: Role, rank: int, meeting: "Rendezvous") -> None:
     """Computes one shard of a model; returns when its leader is gone.
 
     Raises:
         ModelError: It cannot be used as asked.
     """
-    from dsi_ray.models.checkpoint import find_device
-    from dsi_ray.models.memory import kv_cache_budget
-    from dsi_ray.models.packed_model import PackedModel
-    from dsi_ray.models.parallel import Follower
-    from dsi_ray.models.trial import try_out
+    from dsi_ray.models.checkpoints.checkpoint import find_device
+    from dsi_ray.models.checkpoints.memory import kv_cache_budget
+    from dsi_ray.models.forward.packed_model import PackedModel
+    from dsi_ray.models.forward.parallel import RankFollower
+    from dsi_ray.models.forward.trial import try_out
 
     device = find_device(config)
-    follower = Follower(meeting, rank, device)
+    follower = RankFollower(meeting, rank, device)
     _, model = _load_weights(config, role, device)
     packed = PackedModel(model)
     try_out(config.model, packed)
@@ -60,13 +60,15 @@ def follow(config: ModelConfig, role: Role, rank: int, meeting: "Meeting") -> No
     follower.follow(packed.forward)
 
 
-def _load_transformers(config: ModelConfig, role: Role, leader: "Leader | None") -> LanguageModel:
+def _load_transformers(
+    config: ModelConfig, role: Role, leader: "RankLeader | None"
+) -> LanguageModel:
     # torch and transformers take seconds to import; the other models need neither.
-    from dsi_ray.models.checkpoint import find_device
-    from dsi_ray.models.generation_config import find_eos_ids, find_sampling_defaults
-    from dsi_ray.models.memory import kv_cache_budget
+    from dsi_ray.models.checkpoints.checkpoint import find_device
+    from dsi_ray.models.checkpoints.generation_config import find_eos_ids, find_sampling_defaults
+    from dsi_ray.models.checkpoints.memory import kv_cache_budget
+    from dsi_ray.models.checkpoints.vocabulary import read_tokenizer, vocab_size
     from dsi_ray.models.transformers_model import TransformersModel
-    from dsi_ray.models.vocabulary import read_tokenizer, vocab_size
 
     device = find_device(config)
     if leader is not None:
@@ -92,8 +94,8 @@ def _load_weights(config: ModelConfig, role: Role, device: "torch.device") -> tu
     """Where the model comes from, and what of it belongs on this process's device."""
     import torch
 
-    from dsi_ray.models.checkpoint import load_checkpoint
-    from dsi_ray.models.vocabulary import checkpoint_source
+    from dsi_ray.models.checkpoints.checkpoint import load_checkpoint
+    from dsi_ray.models.checkpoints.vocabulary import checkpoint_source
 
     source = checkpoint_source(config, role)
     assert source is not None

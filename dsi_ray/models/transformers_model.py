@@ -19,16 +19,16 @@ from dsi_ray.models.base import (
     ModelInfo,
     NoRoom,
 )
-from dsi_ray.models.blocks import BLOCK_TOKENS
-from dsi_ray.models.checkpoint import context_reason
-from dsi_ray.models.device_errors import is_device_lost, is_out_of_memory, loud_if_lost
+from dsi_ray.models.checkpoints.checkpoint import context_reason
+from dsi_ray.models.forward.device_errors import is_device_lost, is_out_of_memory, loud_if_lost
+from dsi_ray.models.forward.packed_model import PackedJob, PackedModel, PackedStep
+from dsi_ray.models.forward.parallel import RankLeader
+from dsi_ray.models.forward.trial import try_out
 from dsi_ray.models.guided.guides import Guides
-from dsi_ray.models.kv_cache import KVCache, Segment
-from dsi_ray.models.packed_model import Job, PackedModel, Step
-from dsi_ray.models.parallel import Leader
+from dsi_ray.models.kv.blocks import BLOCK_TOKENS
+from dsi_ray.models.kv.kv_cache import KVCache, Segment
 from dsi_ray.models.sampling import Occurrences, choose, is_plain
-from dsi_ray.models.tokenizer import Tokenizer
-from dsi_ray.models.trial import try_out
+from dsi_ray.models.text.tokenizer import Tokenizer
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class TransformersModel:
         vocab_size: int,
         kv_cache_bytes: int | Callable[[PackedModel], int],
         load_tokenizer: Callable[[], Tokenizer] | None = None,
-        leader: Leader | None = None,
+        leader: RankLeader | None = None,
         *,
         eos_ids: tuple[int, ...] = (),
         sampling_defaults: tuple[tuple[str, float], ...] = (),
@@ -130,7 +130,7 @@ class TransformersModel:
         return CacheStats(
             sessions=len(self._cache),
             bytes=pool.used * self._block_bytes,
-            cached_bytes=pool.idle * self._block_bytes,
+            cached_bytes=pool.evictable * self._block_bytes,
             budget_bytes=self._budget,
             evictions=pool.evictions,
             preemptions=self._cache.preemptions,
@@ -176,7 +176,7 @@ class TransformersModel:
                 continue
             if segment is None:
                 outcomes[part.session] = NoRoom()
-            elif segment.kept == segment.length:
+            elif segment.cached == segment.length:
                 outcomes[part.session] = Forwarded([])
             else:
                 admitted.append((part, segment))
@@ -197,7 +197,7 @@ class TransformersModel:
                 f"cache of {name} holds; shorten the prompt or max_tokens, or raise kv_cache_bytes"
             )
         # On a GPU an id without an embedding would end the whole process.
-        new = () if segment is None else tokens[segment.kept :]
+        new = () if segment is None else tokens[segment.cached :]
         if not all(0 <= token < self._known_ids for token in new):
             raise ModelError(f"{name} knows only token ids below {self._known_ids}")
         return segment
@@ -212,9 +212,10 @@ class TransformersModel:
     ) -> None:
         pool = self._cache.pool
         jobs = [
-            Job(part.tokens[segment.kept :], part.wanted, segment) for part, segment in admitted
+            PackedJob(part.tokens[segment.cached :], part.wanted, segment)
+            for part, segment in admitted
         ]
-        logits = self._run(Step.of(jobs, pool), stop)
+        logits = self._run(PackedStep.of(jobs, pool), stop)
         if isinstance(logits, Exception):
             can_retry = not is_retry and (len(admitted) > 1 or isinstance(logits, OutOfMemory))
             for one in admitted:
@@ -226,12 +227,12 @@ class TransformersModel:
         pool.recycled.clear()
         for part, segment in admitted:
             self._cache.commit(part.session, part.tokens)
-            self._computed += segment.length - segment.kept
-            self._reused += segment.kept - segment.shared
+            self._computed += segment.length - segment.cached
+            self._reused += segment.cached - segment.shared
             self._shared += segment.shared
         self._choose([part for part, _ in admitted], logits, outcomes)
 
-    def _run(self, step: Step, stop: threading.Event) -> Tensor | Exception:
+    def _run(self, step: PackedStep, stop: threading.Event) -> Tensor | Exception:
         """The logits of a forward, or why there are none."""
         try:
             return self._forward(step, stop)

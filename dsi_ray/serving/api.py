@@ -8,19 +8,19 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import dsi_ray
-from dsi_ray.runtime.engine import Engine
-from dsi_ray.serving.auth import Auth
-from dsi_ray.serving.body_limit import BodyLimit
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.serving.client import PeerAddress
 from dsi_ray.serving.config import ServingConfig
 from dsi_ray.serving.errors import install_handlers
-from dsi_ray.serving.head import Head
-from dsi_ray.serving.instrument import Instrument
-from dsi_ray.serving.page import install_page
-from dsi_ray.serving.request_id import RequestId
+from dsi_ray.serving.middleware.auth import Auth
+from dsi_ray.serving.middleware.body_limit import BodyLimit
+from dsi_ray.serving.middleware.head import RequestHead
+from dsi_ray.serving.middleware.instrument import Instrument
+from dsi_ray.serving.middleware.request_id import RequestId
 from dsi_ray.serving.routes import about, generate
 from dsi_ray.serving.service import Service
-from dsi_ray.serving.traces import install_traces
+from dsi_ray.serving.ui.page import install_page
+from dsi_ray.serving.ui.traces import install_traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def build_api(
     app: ASGIApp = BodyLimit(routes, config, _paths_with_body(routes))
     if keys:
         app = Auth(app, keys, config.open_paths)
-    app = RequestId(Head(Instrument(PeerAddress(app), service.metrics)))
+    app = RequestId(RequestHead(Instrument(PeerAddress(app), service.metrics)))
     return Api(app, routes.routes)
 
 

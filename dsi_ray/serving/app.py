@@ -14,16 +14,16 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
-from dsi_ray.runtime.engine import Engine
-from dsi_ray.runtime.fatal import supervise
-from dsi_ray.runtime.groups import Groups
-from dsi_ray.runtime.keeper import Keeper
-from dsi_ray.runtime.life import Life, ended
-from dsi_ray.runtime.roster import Roster
+from dsi_ray.runtime.client.engine import Engine
+from dsi_ray.runtime.client.groups import Groups
+from dsi_ray.runtime.process.fatal import supervise
+from dsi_ray.runtime.supervisor.group_directory import GroupDirectory
+from dsi_ray.runtime.supervisor.group_supervisor import GroupSupervisor
+from dsi_ray.runtime.transport.calls.lease import Lease, ended
 from dsi_ray.serving.api import build_api
-from dsi_ray.serving.auth import read_keys
 from dsi_ray.serving.config import ServingConfig
-from dsi_ray.serving.edge import Edge
+from dsi_ray.serving.middleware.auth import read_keys
+from dsi_ray.serving.middleware.edge import Edge
 
 APP_NAME = "dsi-ray"
 HOST_NAME = "Groups"
@@ -60,14 +60,14 @@ class Host:
 
     def __init__(self, config: ServingConfig) -> None:
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        self._keeper = Keeper(config)
+        self._keeper = GroupSupervisor(config)
         self._keeper.subscribe(self._tell)
 
-    async def roster(self) -> Roster:
+    async def roster(self) -> GroupDirectory:
         """How the groups stand."""
         return self._keeper.roster
 
-    async def change(self, known: Roster, caller: Life) -> Roster:
+    async def change(self, known: GroupDirectory, caller: Lease) -> GroupDirectory:
         """How the groups stand, as soon as that is not what the caller knows.
 
         Serve stops a replica when no call is under way in it: this one lets the groups live as
@@ -87,7 +87,7 @@ class Host:
             self._waiting.discard(waiting)
         return self._keeper.roster
 
-    def _tell(self, _: Roster) -> None:
+    def _tell(self, _: GroupDirectory) -> None:
         # The keeper calls in threads of its own.
         for loop, changed in list(self._waiting):
             loop.call_soon_threadsafe(changed.set)
@@ -122,9 +122,9 @@ class Ingress:
         if hasattr(self, "_follower"):
             self._follower.cancel()
 
-    async def _follow(self, groups: Groups, roster: Roster) -> None:
+    async def _follow(self, groups: Groups, roster: GroupDirectory) -> None:
         while True:
-            life: Life = [roster.groups[0].coordinator.live.remote()]
+            life: Lease = [roster.groups[0].coordinator.live.remote()]
             news = self._host.change.remote(roster, life)
             try:
                 roster = await news

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from dsi_ray.runtime.errors import GroupLost, RequestError, RequestFailed
-from dsi_ray.serving.request_id import request_id
+from dsi_ray.serving.middleware.request_id import request_id
 from dsi_ray.serving.schema.fields import UNSUPPORTED
 from dsi_ray.serving.schema.server import ErrorDetail, ErrorEnvelope
 

@@ -14,9 +14,9 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.metrics import catalogue as names
-from dsi_ray.runtime.metrics.catalogue import CATALOGUE, Kind
+from dsi_ray.runtime.metrics.catalogue import CATALOGUE, MetricKind
 from dsi_ray.runtime.metrics.snapshot import Distribution, Sample, Snapshot
 
 UP = "dsi_ray_group_up"
@@ -56,7 +56,7 @@ class GroupCollector(Collector):
             up.add_metric((str(index),), snapshot is not None)
         yield up
         for metric in CATALOGUE.values():
-            if metric.kind is Kind.HISTOGRAM:
+            if metric.kind is MetricKind.HISTOGRAM:
                 yield self._histogram(metric)
             else:
                 yield self._family(metric, metric.name, "group", {})
@@ -71,7 +71,7 @@ class GroupCollector(Collector):
     def _family(
         self, metric: names.Metric, name: str, owner: str, constant: Mapping[str, str]
     ) -> Metric:
-        kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+        kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
         family = kind(name, metric.help, labels=(*constant, owner, *metric.labels))
         for group, sample in self._samples[metric.name]:
             family.add_metric((*constant.values(), group, *sample.labels), sample.value)

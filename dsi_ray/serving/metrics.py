@@ -10,10 +10,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import Metric
 
 from dsi_ray.runtime.metrics.catalogue import SECONDS
-from dsi_ray.serving.fair_queue import Reason
+from dsi_ray.serving.admission.fair_queue import RefusalReason
 
 
-class Metrics:
+class ServiceMetrics:
     """A registry of its own: Ray's and other libraries' metrics have theirs.
 
     Args:
@@ -55,7 +55,7 @@ class Metrics:
             ("reason",),
             registry=registry,
         )
-        for reason in Reason:
+        for reason in RefusalReason:
             # From 0: who looks at a counter's growth would not see the first event otherwise.
             self.refused_requests.labels(reason)
         self.prompt_tokens = Counter(

@@ -16,8 +16,8 @@ import ray
 from ray import serve
 
 from dsi_ray.config import ConfigError
-from dsi_ray.runtime.cluster import connect
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.ray.cluster import connect
 from dsi_ray.serving.app import APP_NAME, build_app
 from dsi_ray.serving.config import ServingConfig
 from dsi_ray.serving.proxy import CALLBACK_VARIABLE, middlewares

@@ -2,14 +2,14 @@
 
 import math
 
-from dsi_ray.runtime.engine import Engine
-from dsi_ray.serving.aside import Aside
+from dsi_ray.runtime.client.engine import Engine
+from dsi_ray.serving.admission.aside import Aside
+from dsi_ray.serving.admission.fair_queue import Limits
+from dsi_ray.serving.admission.gate import Gate
+from dsi_ray.serving.admission.lengths import OutputLengths
 from dsi_ray.serving.config import ServingConfig
 from dsi_ray.serving.errors import ApiError
-from dsi_ray.serving.fair_queue import Limits
-from dsi_ray.serving.gate import Gate
-from dsi_ray.serving.lengths import OutputLengths
-from dsi_ray.serving.metrics import Metrics
+from dsi_ray.serving.metrics import ServiceMetrics
 
 
 class Service:
@@ -30,7 +30,7 @@ class Service:
         self.engine = engine
         self.model_name = config.model_name
         self.ingress = ingress
-        self.metrics = Metrics(ingress)
+        self.metrics = ServiceMetrics(ingress)
         each = config.num_ingress
         per_client = config.max_requests_per_client
         limits = Limits(

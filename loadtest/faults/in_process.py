@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dsi_ray.config import EngineConfig
 from dsi_ray.experiments.processes import parents
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.errors import EngineError, GroupLost
-from dsi_ray.runtime.many_nodes import many_nodes
+from dsi_ray.runtime.ray.many_nodes import many_nodes
 from loadtest.faults.chaos import Group, Victim, processes, prompt
 
 CONFIG = EngineConfig.model_validate(

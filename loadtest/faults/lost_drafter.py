@@ -12,9 +12,9 @@ from typing import Any
 
 from dsi_ray.config import EngineConfig
 from dsi_ray.demo import DRAFTER_DIR, PROMPTS
-from dsi_ray.experiments.bench import Bench, baselines, dsi
+from dsi_ray.experiments.bench.bench import Bench, baselines, dsi
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 
 _POLL_S = 0.05
 

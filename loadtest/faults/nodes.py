@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsi_ray.config import Algorithm, EngineConfig
-from dsi_ray.experiments.online import dsi
-from dsi_ray.experiments.pair import Pair, prompt
+from dsi_ray.experiments.online.online import dsi
+from dsi_ray.experiments.virtual.pair import Pair, prompt
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.cluster import connect
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
+from dsi_ray.runtime.ray.cluster import connect
 from dsi_ray.runtime.request import Decoding
 from loadtest.errors import LoadTestError
 from loadtest.faults.netns import HOSTS, bytes_exchanged, round_trip

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from dsi_ray.cli import shield
+from dsi_ray.cli.terminal import shield
 from dsi_ray.experiments.processes import parents, stats
 
 COMMAND = [sys.executable, "-c", "from dsi_ray.cli import app; app(prog_name='dsi-ray')"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dsi_ray.cli.figures import print_rows, save_grid, save_table
 from dsi_ray.cli.simulate import _GRID_COLUMNS, _TABLE_COLUMNS
+from dsi_ray.cli.terminal.figures import print_rows, save_grid, save_table
 
 ROW = {
     "target": "Big",

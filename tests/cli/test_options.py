@@ -9,7 +9,7 @@ from rich.text import Text
 
 import dsi_ray
 from dsi_ray.cli import app
-from dsi_ray.cli.options import EngineOptions
+from dsi_ray.cli.terminal.options import EngineOptions
 from dsi_ray.config import Algorithm, EngineConfig, Verification
 from dsi_ray.serving.config import ServingConfig
 
@@ -50,7 +50,7 @@ def test_own_options_of_a_command() -> None:
 
 def test_package_exports_its_api() -> None:
     from dsi_ray.params import SamplingParams
-    from dsi_ray.runtime.engine import Engine
+    from dsi_ray.runtime.client.engine import Engine
 
     assert dsi_ray.Engine is Engine
     assert dsi_ray.EngineConfig is EngineConfig

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from dsi_ray.core.batch import Part, ServerBatch
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Request
-from dsi_ray.core.expected import ForwardCost
-from dsi_ray.core.member import Job
+from dsi_ray.core.group.request_state import Job
 from dsi_ray.core.messages import Event, Role, ServerId
-from dsi_ray.core.planner import Pace
-from dsi_ray.experiments.virtual_group import VirtualGroup
-from dsi_ray.experiments.virtual_time import VirtualModel
+from dsi_ray.core.planning.expected import ForwardCost
+from dsi_ray.core.planning.performance_model import PerformanceModel
+from dsi_ray.core.server.scheduler import ScheduledRequest, Scheduler
+from dsi_ray.experiments.virtual.virtual_group import VirtualGroup
+from dsi_ray.experiments.virtual.virtual_time import VirtualModel
 from tests.core.hostile import MOST_MOMENTS
 from tests.core.language import Guesser, GuesserModel, Language, plain_text
 from tests.core.scenario import ALGORITHMS, Durations, latency
@@ -91,7 +91,7 @@ class Crowd:
         }
         models[drafter] = GuesserModel(self.drafter, latency(self.drafter_latencies))
         messages = itertools.cycle(self.messages)
-        pace = Pace(10, 2, 1, cost=ForwardCost(((1, 10), (4, 11), (16, 30))))
+        pace = PerformanceModel(10, 2, 1, cost=ForwardCost(((1, 10), (4, 11), (16, 30))))
         poisons = {str(p.request % len(self.arrivals)): p for p in self.poisons}
         driver = CrowdDriver(models, pace, lambda: next(messages), self.chunk, poisons)
         for index, arrival in enumerate(self.arrivals):
@@ -117,7 +117,7 @@ class CrowdDriver(VirtualGroup):
     def __init__(
         self,
         models: dict[ServerId, VirtualModel],
-        pace: Pace,
+        pace: PerformanceModel,
         message: Callable[[], float],
         chunk: int,
         poisons: dict[str, Poison],
@@ -183,7 +183,9 @@ class CrowdDriver(VirtualGroup):
         if where not in self._hanging:
             super()._work(where)
 
-    def _finish(self, where: ServerId, parts: list[Part], seconds: float) -> list[Event]:
+    def _finish(
+        self, where: ServerId, parts: list[ScheduledRequest], seconds: float
+    ) -> list[Event]:
         for part in parts:
             poison = self._poisons.get(part.request)
             if poison and poison.role is where.role and part.end >= poison.depth:
@@ -234,7 +236,7 @@ class CrowdDriver(VirtualGroup):
         self._hanging.discard(server)
         # All that it had, and was sent, is lost.
         self._servers[server] = replace(
-            self._servers[server], batch=ServerBatch(self._chunk), held={}, computing=None
+            self._servers[server], batch=Scheduler(self._chunk), held={}, computing=None
         )
         self._obey(self.group.lose(server))
         self._at(end, come_back)
@@ -243,7 +245,7 @@ class CrowdDriver(VirtualGroup):
 def job(name: str, arrival: Arrival) -> Job:
     """The job of an arrival."""
 
-    def decoder(request: Request, pace: Pace) -> Decoder:
+    def decoder(request: Request, pace: PerformanceModel) -> Decoder:
         match arrival.algorithm:
             case "dsi":
                 return DSI(request, pace.plan(max(1, len(request.targets))))

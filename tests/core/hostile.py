@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from dsi_ray.core.batch import Part, PartResult, ServerBatch
 from dsi_ray.core.decoders import Decoder
 from dsi_ray.core.messages import Command, Emit, Fail, FinishReason, ServerId
-from dsi_ray.experiments.virtual_time import VirtualDriver, VirtualModel
+from dsi_ray.core.server.scheduler import ScheduledRequest, ScheduledResult, Scheduler
+from dsi_ray.experiments.virtual.virtual_time import VirtualDriver, VirtualModel
 
 MOST_MOMENTS = 3_000
 """A run that takes more of them does not terminate."""
@@ -53,7 +53,7 @@ class HostileDriver(VirtualDriver):
         return self._decoder
 
     @property
-    def batches(self) -> dict[ServerId, ServerBatch]:
+    def batches(self) -> dict[ServerId, Scheduler]:
         """What every server holds."""
         return {where: server.batch for where, server in self._servers.items()}
 
@@ -76,11 +76,11 @@ class HostileDriver(VirtualDriver):
                 self.failures.append(command.error)
         super()._execute(commands)
 
-    def _result(self, where: ServerId, part: Part) -> PartResult:
+    def _result(self, where: ServerId, part: ScheduledRequest) -> ScheduledResult:
         self.forwards.append((self._now, where))
         if where in self._fails:
             if self._fails[where] == 0:
-                return PartResult(error="broken")
+                return ScheduledResult(error="broken")
             self._fails[where] -= 1
         return super()._result(where, part)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.messages import FinishReason
-from dsi_ray.core.session import Step
-from dsi_ray.experiments.virtual_time import VirtualModel
+from dsi_ray.core.server.session import ForwardStep
+from dsi_ray.experiments.virtual.virtual_time import VirtualModel
 
 Prefix = tuple[int, ...]
 
@@ -60,12 +60,12 @@ class GuesserModel(VirtualModel):
     """
 
     def __init__(
-        self, guesser: Guesser, latency: Callable[[Step], float], context: int = sys.maxsize
+        self, guesser: Guesser, latency: Callable[[ForwardStep], float], context: int = sys.maxsize
     ) -> None:
         super().__init__(guesser, latency)
         object.__setattr__(self, "context", context)
 
-    def tokens(self, step: Step) -> list[int]:
+    def tokens(self, step: ForwardStep) -> list[int]:
         """The own tokens of one forward, up to where the drafter falls silent."""
         assert isinstance(self.own, Guesser)
         assert len(step.tokens) <= vars(self)["context"], "asked beyond the context"

@@ -10,8 +10,8 @@ import torch
 
 from dsi_ray.core.decoders import Request
 from dsi_ray.core.messages import FinishReason, Role, ServerId, TokenLogprobs
-from dsi_ray.core.session import Step
-from dsi_ray.experiments.virtual_time import VirtualModel
+from dsi_ray.core.server.session import ForwardStep
+from dsi_ray.experiments.virtual.virtual_time import VirtualModel
 from dsi_ray.models.base import Extension, Forwarded, Sampling, extend_one
 from dsi_ray.models.sampling import choose
 from dsi_ray.params import SamplingParams
@@ -67,13 +67,13 @@ class ServedModel(VirtualModel):
     """A language model on a virtual server."""
 
     def __init__(
-        self, model: Extends, sampling: Sampling, latency: Callable[[Step], float]
+        self, model: Extends, sampling: Sampling, latency: Callable[[ForwardStep], float]
     ) -> None:
         super().__init__(lambda path: 0, latency)
         self._model = model
         self._sampling = sampling
 
-    def forward(self, step: Step) -> Forwarded:
+    def forward(self, step: ForwardStep) -> Forwarded:
         """What the model gives."""
         part = Extension("request", step.tokens, step.start, self._sampling, step.proposals)
         return extend_one(self._model, part)

@@ -9,8 +9,8 @@ from typing import Any
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Plan, Request
 from dsi_ray.core.messages import FinishReason, Role, ServerId
-from dsi_ray.core.session import Step
-from dsi_ray.experiments.virtual_time import VirtualModel
+from dsi_ray.core.server.session import ForwardStep
+from dsi_ray.experiments.virtual.virtual_time import VirtualModel
 from tests.core.hostile import HostileDriver
 from tests.core.language import Guesser, GuesserModel, Language, plain_text
 
@@ -104,7 +104,7 @@ class Scenario:
         return replace(self, **changes).driver(algorithm)().seconds
 
 
-def latency(durations: Durations) -> Callable[[Step], float]:
+def latency(durations: Durations) -> Callable[[ForwardStep], float]:
     """Durations of forwards, in turn."""
     turns = itertools.cycle(durations)
     # A prefill of the prompt has its own price; these properties leave it out.

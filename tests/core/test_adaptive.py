@@ -2,8 +2,8 @@
 
 import pytest
 
-from dsi_ray.experiments.jitter import study
-from dsi_ray.experiments.paper_table import PAPER_ROWS, PaperRow
+from dsi_ray.experiments.online.paper_table import PAPER_ROWS, PaperRow
+from dsi_ray.experiments.virtual.jitter import study
 
 IDS = [f"{row.target} {row.dataset}" for row in PAPER_ROWS]
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.core.batch import Part, PartResult, ServerBatch
-from dsi_ray.core.messages import Ended, Mode, Output, Reason, Role, ServerId, Task
+from dsi_ray.core.messages import Ended, EndReason, Mode, Output, Role, ServerId, Task
 from dsi_ray.core.path import Path
+from dsi_ray.core.server.scheduler import ScheduledRequest, ScheduledResult, Scheduler
 
 SERVER = ServerId(Role.TARGET, 0)
 
@@ -19,13 +19,13 @@ class Cache:
     def __call__(self, request: str, tokens: Path) -> int:
         return tokens.common(self.held.get(request, Path()))
 
-    def compute(self, batch: ServerBatch, parts: list[Part]) -> list:
+    def compute(self, batch: Scheduler, parts: list[ScheduledRequest]) -> list:
         """One forward: every own token is 7."""
         self.held |= {part.request: part.tokens for part in parts}
         results = {}
         for part in parts:
             wanted = len(part.tokens) + 1 - part.start
-            results[part.request] = PartResult([7] * wanted)
+            results[part.request] = ScheduledResult([7] * wanted)
         return batch.finish(results, seconds=1.0)
 
 
@@ -42,7 +42,7 @@ def task(number: int, tokens: int, limit: int = 0) -> Task:
 def test_prompts_are_cut_and_decoding_never_waits(
     chunk: int, prompts: list[int], decoding: int
 ) -> None:
-    batch, cache = ServerBatch(chunk), Cache()
+    batch, cache = Scheduler(chunk), Cache()
     for number in range(decoding):
         batch.submit(task(number, 1, limit=10_000), Mode.REPLACE)
     while any(len(cache.held.get(str(i), ())) < 2 for i in range(decoding)):
@@ -69,7 +69,7 @@ def test_prompts_are_cut_and_decoding_never_waits(
 
 
 def test_a_long_prompt_counts_the_time_of_all_its_forwards() -> None:
-    batch, cache = ServerBatch(4), Cache()
+    batch, cache = Scheduler(4), Cache()
     batch.submit(task(0, 10), Mode.REPLACE)
     events: list = []
     while not events:
@@ -78,7 +78,7 @@ def test_a_long_prompt_counts_the_time_of_all_its_forwards() -> None:
 
 
 def test_a_forward_is_of_no_use_only_once_nobody_wants_it() -> None:
-    batch, cache = ServerBatch(100), Cache()
+    batch, cache = Scheduler(100), Cache()
     for number in range(2):
         batch.submit(task(number, 5, limit=100), Mode.REPLACE)
     parts = batch.compose(cache)
@@ -92,36 +92,36 @@ def test_a_forward_is_of_no_use_only_once_nobody_wants_it() -> None:
 
 
 def test_a_prompt_that_is_cancelled_between_two_chunks_is_left() -> None:
-    batch, cache = ServerBatch(4), Cache()
+    batch, cache = Scheduler(4), Cache()
     batch.submit(task(0, 10), Mode.REPLACE)
     cache.compute(batch, batch.compose(cache))
-    assert batch.cancel("0", 0) == [Ended(0, Reason.CANCELLED)]
+    assert batch.cancel("0", 0) == [Ended(0, EndReason.CANCELLED)]
     assert not batch.compose(cache)
     assert not batch.busy
 
 
 def test_an_error_is_its_own_requests() -> None:
-    batch, cache = ServerBatch(100), Cache()
+    batch, cache = Scheduler(100), Cache()
     for number in range(2):
         batch.submit(task(number, 5), Mode.REPLACE)
     batch.compose(cache)
-    events = batch.finish({"0": PartResult(error="bad"), "1": PartResult([7])})
-    assert events == [Ended(0, Reason.FAILED, "bad"), Output(1, 5, (7,), goes_on=False)]
+    events = batch.finish({"0": ScheduledResult(error="bad"), "1": ScheduledResult([7])})
+    assert events == [Ended(0, EndReason.FAILED, "bad"), Output(1, 5, (7,), goes_on=False)]
 
 
 def test_what_is_released_during_a_forward_is_not_heard_of_again() -> None:
-    batch, cache = ServerBatch(100), Cache()
+    batch, cache = Scheduler(100), Cache()
     for number in range(2):
         batch.submit(task(number, 5), Mode.REPLACE)
     parts = batch.compose(cache)
     batch.cancel("0", 0)
     batch.release("0")
-    events = batch.finish({part.request: PartResult([7]) for part in parts})
+    events = batch.finish({part.request: ScheduledResult([7]) for part in parts})
     assert [event.task for event in events] == [1]
 
 
 def test_who_came_first_has_the_first_claim_on_memory() -> None:
-    batch, cache = ServerBatch(4), Cache()
+    batch, cache = Scheduler(4), Cache()
     batch.submit(task(0, 1, limit=100), Mode.REPLACE)
     batch.submit(task(1, 30), Mode.REPLACE)
     batch.submit(task(2, 1, limit=100), Mode.REPLACE)
@@ -132,11 +132,11 @@ def test_who_came_first_has_the_first_claim_on_memory() -> None:
 
 
 def test_a_part_without_room_is_asked_for_again() -> None:
-    batch, cache = ServerBatch(100), Cache()
+    batch, cache = Scheduler(100), Cache()
     for number in range(2):
         batch.submit(task(number, 5), Mode.REPLACE)
     first = batch.compose(cache)
-    events = batch.finish({"0": PartResult([7]), "1": PartResult(postponed=True)})
+    events = batch.finish({"0": ScheduledResult([7]), "1": ScheduledResult(postponed=True)})
     assert [event.task for event in events] == [0]
     assert batch.compose(cache) == first[1:]
-    assert batch.finish({"1": PartResult([7])}) == [Output(1, 5, (7,), goes_on=False)]
+    assert batch.finish({"1": ScheduledResult([7])}) == [Output(1, 5, (7,), goes_on=False)]

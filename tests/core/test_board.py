@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from dsi_ray.core.board import LiveTask, TaskBoard
+from dsi_ray.core.decoders.board import LiveTask, TaskBoard
 from dsi_ray.core.messages import Mode, Output, Role, ServerId, Task
-from dsi_ray.core.tree import Node, TokenTree
+from dsi_ray.core.tree import TokenTree, TreeNode
 
 SERVER = ServerId(Role.TARGET, 0)
 
@@ -19,13 +19,13 @@ class Desk:
         self.board = TaskBoard([SERVER])
         self._ids = itertools.count()
 
-    def send(self, nodes: list[Node], mode: Mode) -> LiveTask:
+    def send(self, nodes: list[TreeNode], mode: Mode) -> LiveTask:
         """Sends a task that reports at ``nodes``."""
         tokens = self.tree.tokens_to(nodes[-1])
         task = Task(next(self._ids), "request", SERVER, tokens, nodes[0].position + 1)
         return self.board.start(task, nodes, mode)
 
-    def hear(self, live: LiveTask, start: int, *tokens: int, goes_on: bool) -> Node:
+    def hear(self, live: LiveTask, start: int, *tokens: int, goes_on: bool) -> TreeNode:
         """Hears a task's own ``tokens``; returns its tip."""
         tip = self.tree.judge(live.path_before(start), tokens)
         self.board.report(live, Output(live.task.id, start, tokens, goes_on), tip)

@@ -9,7 +9,7 @@ from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import DSI, SI, Decoder, NonSI, Plan, Request
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.core.path import Path
-from dsi_ray.experiments.virtual_time import VirtualDriver, VirtualModel
+from dsi_ray.experiments.virtual.virtual_time import VirtualDriver, VirtualModel
 from tests.core.counting import allocated, operations
 
 LENGTHS = 64, 8192, 65536

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dsi_ray.experiments.virtual_time import VirtualDriver, VirtualModel
+from dsi_ray.experiments.virtual.virtual_time import VirtualDriver, VirtualModel
 from tests.core.hostile import HostileDriver
 from tests.core.scenario import ALGORITHMS, Scenario, latency
 from tests.core.strategies import scenarios

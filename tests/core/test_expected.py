@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.core.expected import Latencies
-from dsi_ray.core.planner import smallest_lookahead
+from dsi_ray.core.planning.expected import Latencies
+from dsi_ray.core.planning.performance_model import smallest_lookahead
 
 RATES = st.floats(0, 1)
 DRAFTERS = st.floats(0.01, 1)

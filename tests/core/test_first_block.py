@@ -1,4 +1,4 @@
-"""With one target server: the first block after a rejection in place of the plain step."""
+"""With one target server: the first block after a rejection in place of the decode step."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.core.decoders import Plan
-from dsi_ray.core.expected import Latencies
-from dsi_ray.experiments.pair import Pair
+from dsi_ray.core.planning.expected import Latencies
+from dsi_ray.experiments.virtual.pair import Pair
 from tests.core.scenario import Scenario
 from tests.core.strategies import scenarios
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import Plan
-from dsi_ray.experiments.virtual_time import Run
+from dsi_ray.experiments.virtual.virtual_time import Run
 from tests.core.language import Guesser, Language
 from tests.core.scenario import Scenario
 

@@ -18,7 +18,7 @@ from dsi_ray.core.messages import FinishReason, Role
 from dsi_ray.demo import PROMPTS
 from dsi_ray.models.base import LanguageModel, Sampling
 from dsi_ray.models.load import load_model
-from dsi_ray.models.tokenizer import load_tokenizer
+from dsi_ray.models.text.tokenizer import load_tokenizer
 from dsi_ray.params import Guide, SamplingParams
 from tests.core.language import Language
 from tests.core.sampled import SampledScenario

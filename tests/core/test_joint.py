@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.core.joint import amdahl, joint_plan
-from dsi_ray.core.planner import Pace
+from dsi_ray.core.planning.joint import amdahl, joint_plan
+from dsi_ray.core.planning.performance_model import PerformanceModel
 
 SHARES = st.floats(0, 1)
 
@@ -28,7 +28,7 @@ def test_amdahl_begins_at_the_smallest_server() -> None:
 def test_every_shape_fits_and_none_is_slower_than_its_target_alone(
     devices: int, serial: float, acceptance: float, drafter: float
 ) -> None:
-    pace = Pace(30, drafter, acceptance=acceptance, proven=acceptance)
+    pace = PerformanceModel(30, drafter, acceptance=acceptance, proven=acceptance)
     shapes = joint_plan(pace, devices, amdahl(30, 1, devices, serial))
     assert len({(shape.sp_degree, shape.model_parallel) for shape in shapes}) == len(shapes)
     for shape in shapes:
@@ -38,7 +38,7 @@ def test_every_shape_fits_and_none_is_slower_than_its_target_alone(
 
 def test_what_is_better_depends_on_how_the_target_scales() -> None:
     """Where a forward takes as long on more devices, more servers are the only use for them."""
-    pace = Pace(30, 3, acceptance=0.9, proven=0.9)
+    pace = PerformanceModel(30, 3, acceptance=0.9, proven=0.9)
 
     def best(serial: float) -> int:
         shapes = joint_plan(pace, 8, amdahl(30, 1, 8, serial))
@@ -49,7 +49,7 @@ def test_what_is_better_depends_on_how_the_target_scales() -> None:
 
 
 def test_the_pace_of_the_caller_stays() -> None:
-    pace = Pace(30, 3)
+    pace = PerformanceModel(30, 3)
     joint_plan(pace, 8, {1: 30, 4: 10})
     assert pace.target == 30
     with pytest.raises(ValueError, match="9 devices"):

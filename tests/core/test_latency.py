@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import Plan
-from dsi_ray.core.planner import smallest_lookahead
+from dsi_ray.core.planning.performance_model import smallest_lookahead
 from tests.core.language import Guesser, Language
 from tests.core.oracles import block_seconds, ideal_seconds, trace, turns_seconds
 from tests.core.scenario import Scenario
@@ -73,7 +73,7 @@ def test_messages_to_one_server_cost_one_round_trip(
 def test_messages_to_several_servers_cost_one_round_trip_where_they_are_known_to_be_long(
     scenario: Scenario, message: int, servers: int, far: bool
 ) -> None:
-    """Else a plain step may be given up for one that began later: that is one a token at most."""
+    """Else a decode step may be given up for one that began later: that is one a token at most."""
     target, _ = latencies(scenario)
     message = min(message, target // 2)
     scenario = replace(scenario, messages=(message,), sp_degree=servers)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.core.planner import (
-    Pace,
+from dsi_ray.core.planning.performance_model import (
+    PerformanceModel,
     affordable_sp_degree,
     largest_useful_sp_degree,
     needed_sp_degree,
@@ -83,7 +83,7 @@ def test_equation_1_is_monotonic(target: int, drafter: int, servers: int, more: 
 def test_every_pace_gives_a_plan(
     target: float, drafter: float, message: float, acceptance: float, servers: int
 ) -> None:
-    pace = Pace(target, drafter, message, acceptance, acceptance)
+    pace = PerformanceModel(target, drafter, message, acceptance, acceptance)
     plan = pace.plan(servers)
     assert 1 <= plan.lookahead <= min(16, plan.run_ahead)
     assert servers == 1 or not plan.first_block
@@ -93,55 +93,60 @@ def test_every_pace_gives_a_plan(
 def test_the_planned_lookahead_is_at_most_that_of_equation_1(
     target: float, drafter: float, acceptance: float, servers: int
 ) -> None:
-    lookahead = Pace(target, drafter, acceptance=acceptance).lookahead(servers)
+    lookahead = PerformanceModel(target, drafter, acceptance=acceptance).lookahead(servers)
     assert lookahead <= smallest_lookahead(target, drafter, servers)
 
 
 def test_a_given_lookahead_stands() -> None:
-    assert Pace(30, 3).plan(7, lookahead=5).lookahead == 5
+    assert PerformanceModel(30, 3).plan(7, lookahead=5).lookahead == 5
 
 
 def test_blocks_shrink_where_servers_would_idle() -> None:
-    pace = Pace(30, 1)
+    pace = PerformanceModel(30, 1)
     assert smallest_lookahead(30, 1, 4) == 8
     assert pace.lookahead(4, acceptance=0.95) > pace.lookahead(4, acceptance=0.5)
 
 
 def test_messages_count_as_part_of_the_target() -> None:
     useless = {"acceptance": 0.0}
-    assert Pace(30, 3, **useless).lookahead(5) == 2
-    assert Pace(30, 3, message=6, **useless).lookahead(5) > 2
+    assert PerformanceModel(30, 3, **useless).lookahead(5) == 2
+    assert PerformanceModel(30, 3, message=6, **useless).lookahead(5) > 2
 
 
 def test_distance_takes_no_processor_from_the_models() -> None:
-    near, far = Pace(30, 1, message=0.3), Pace(30, 1, message=10, processor=0.3)
+    near, far = (
+        PerformanceModel(30, 1, message=0.3),
+        PerformanceModel(30, 1, message=10, processor=0.3),
+    )
     assert far.plan(7, lookahead=5).run_ahead == near.plan(7, lookahead=5).run_ahead
     assert far.plan(7).far and not near.plan(7).far
 
 
 def test_depth_ends_where_drafts_are_unlikely() -> None:
-    depths = [Pace(30, 1, acceptance=rate).plan(7).run_ahead for rate in (0.1, 0.5, 0.8, 0.95)]
+    depths = [
+        PerformanceModel(30, 1, acceptance=rate).plan(7).run_ahead for rate in (0.1, 0.5, 0.8, 0.95)
+    ]
     assert depths == sorted(depths)
     assert 0.5 ** (depths[1] - 1) <= 0.01 < 0.5 ** (depths[1] - 3)
 
 
 def test_with_one_server_the_last_report_of_a_forward_comes_before_its_end() -> None:
     for message in (0.0, 0.5, 2.0):
-        lookahead = Pace(30, 3, message).lookahead(1)
+        lookahead = PerformanceModel(30, 3, message).lookahead(1)
         reports = 30 // (3 * lookahead)
         assert reports * lookahead * 3 + 2 * message <= 30
-    assert Pace(30, 3, 2.0).lookahead(1) > Pace(30, 3, 0.0).lookahead(1)
+    assert PerformanceModel(30, 3, 2.0).lookahead(1) > PerformanceModel(30, 3, 0.0).lookahead(1)
 
 
 def test_the_first_block_overtakes_only_where_that_is_proven_to_pay() -> None:
-    assert Pace(30, 1, acceptance=0.7, proven=0.7).plan(1).first_block > 0
-    assert Pace(30, 1, acceptance=0.7).plan(1).first_block == 0
-    assert Pace(30, 15, acceptance=0.7, proven=0.7).plan(1).first_block == 0
-    assert Pace(30, 1, proven=0.7).plan(1, lookahead=4).first_block == 0
+    assert PerformanceModel(30, 1, acceptance=0.7, proven=0.7).plan(1).first_block > 0
+    assert PerformanceModel(30, 1, acceptance=0.7).plan(1).first_block == 0
+    assert PerformanceModel(30, 15, acceptance=0.7, proven=0.7).plan(1).first_block == 0
+    assert PerformanceModel(30, 1, proven=0.7).plan(1, lookahead=4).first_block == 0
 
 
 def test_pace_follows_measurements() -> None:
-    pace = Pace(10, 1)
+    pace = PerformanceModel(10, 1)
     for _ in range(500):
         pace.observe_target(30)
         pace.observe_drafter(3)
@@ -154,17 +159,17 @@ def test_pace_follows_measurements() -> None:
 
 
 def test_a_request_without_drafts_says_nothing_of_acceptance() -> None:
-    pace = Pace(10, 1, acceptance=0.6)
+    pace = PerformanceModel(10, 1, acceptance=0.6)
     pace.observe_request(0, 0)
     assert pace.acceptance == 0.6
 
 
 def test_a_request_has_its_own_acceptance_rate_in_time() -> None:
-    pace = Pace(30, 1, acceptance=0.95)
+    pace = PerformanceModel(30, 1, acceptance=0.95)
     assert pace.plan(4).lookahead > pace.plan(4, accepted=30, rejected=60).lookahead
 
 
 def test_si_lookahead_grows_with_acceptance_and_shrinks_with_the_drafters_cost() -> None:
-    assert Pace(10, 1).si_lookahead(0.9) > Pace(10, 1).si_lookahead(0.5)
-    assert Pace(10, 1).si_lookahead(0.8) > Pace(10, 5).si_lookahead(0.8)
-    assert Pace(10, 20).si_lookahead(0.1) == 1
+    assert PerformanceModel(10, 1).si_lookahead(0.9) > PerformanceModel(10, 1).si_lookahead(0.5)
+    assert PerformanceModel(10, 1).si_lookahead(0.8) > PerformanceModel(10, 5).si_lookahead(0.8)
+    assert PerformanceModel(10, 20).si_lookahead(0.1) == 1

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsi_ray.core.blame import CONVICTED, MOST_DEATHS
 from dsi_ray.core.commit import StopCriteria
+from dsi_ray.core.group.poison import CONVICTED, MOST_DEATHS
 from dsi_ray.core.messages import Role
 from tests.core.crowd import CHECK, Arrival, Crowd, CrowdDriver, Outage, Poison, crowds
 from tests.core.language import Guesser, Language

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsi_ray.core.group.pool import TargetPool
 from dsi_ray.core.messages import Role, ServerId
-from dsi_ray.core.pool import TargetPool
 
 SERVERS = [ServerId(Role.TARGET, i) for i in range(3)]
 

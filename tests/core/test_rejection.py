@@ -54,7 +54,7 @@ LAWS = {last: row.softmax(-1).tolist() for last, row in ROWS.items()}
 def scenario(
     blur: float, sp_degree: int, seed: int = 0, messages: Durations = (0,), drafters: int = 1
 ) -> SampledScenario:
-    """A request whose drafts come fast or slowly, so that plain steps and blocks compete."""
+    """A request whose drafts come fast or slowly, so that decode steps and blocks compete."""
     drafter = partial(Chain, 0, VOCABULARY, blur)
     params = SamplingParams(temperature=1, max_tokens=END.max_tokens)
     return SampledScenario(

@@ -6,17 +6,17 @@ import pytest
 
 from dsi_ray.core.messages import (
     Ended,
+    EndReason,
     Event,
     Mode,
     Output,
-    Reason,
     Role,
     ServerId,
     Task,
     TokenLogprobs,
 )
 from dsi_ray.core.path import Path
-from dsi_ray.core.session import ServerSession, Step
+from dsi_ray.core.server.session import ForwardStep, ServerSession
 
 SERVER = ServerId(Role.TARGET, 0)
 LIMIT = 20
@@ -27,12 +27,12 @@ def task(id: int, tokens: tuple[int, ...], start: int, limit: int = LIMIT, repor
     return Task(id, "request", SERVER, Path.of(tokens), start, limit, frozenset({9}), report)
 
 
-def step(tokens: tuple[int, ...], start: int, proposals: tuple[bytes, ...] = ()) -> Step:
+def step(tokens: tuple[int, ...], start: int, proposals: tuple[bytes, ...] = ()) -> ForwardStep:
     """A forward."""
-    return Step(Path.of(tokens), start, proposals)
+    return ForwardStep(Path.of(tokens), start, proposals)
 
 
-def ended(id: int, reason: Reason) -> Ended:
+def ended(id: int, reason: EndReason) -> Ended:
     """The end of a task without output."""
     return Ended(id, reason)
 
@@ -106,7 +106,7 @@ def test_replace_ends_the_running_and_the_queued_task(session: ServerSession) ->
     begin(session, task(0, (1, 2), 2))
     session.next_step()
     begin(session, task(1, (1, 2, 3), 3), Mode.QUEUE)
-    replaced = [ended(0, Reason.REPLACED), ended(1, Reason.REPLACED)]
+    replaced = [ended(0, EndReason.REPLACED), ended(1, EndReason.REPLACED)]
     assert session.submit(task(2, (1, 5), 2), Mode.REPLACE) == replaced
     assert session.interrupted
     session.stopped()
@@ -125,7 +125,7 @@ def test_a_queued_task_replaces_the_one_queued_before(session: ServerSession) ->
     begin(session, task(0, (1, 2), 2))
     session.next_step()
     begin(session, task(1, (1, 2, 3), 3), Mode.QUEUE)
-    assert session.submit(task(2, (1, 2, 3, 4), 3), Mode.QUEUE) == [ended(1, Reason.REPLACED)]
+    assert session.submit(task(2, (1, 2, 3, 4), 3), Mode.QUEUE) == [ended(1, EndReason.REPLACED)]
     assert not session.interrupted
     assert session.finish([3]) == [Output(0, 2, (3,), goes_on=False)]
     assert session.next_step() == step((1, 2, 3, 4), 3)
@@ -136,7 +136,7 @@ def test_a_queued_task_on_another_path_is_dropped(session: ServerSession) -> Non
     session.next_step()
     begin(session, task(1, (1, 2, 3), 3), Mode.QUEUE)
     outputs = session.finish([7])
-    assert outputs == [Output(0, 2, (7,), goes_on=True), ended(1, Reason.DROPPED)]
+    assert outputs == [Output(0, 2, (7,), goes_on=True), ended(1, EndReason.DROPPED)]
     assert session.next_step() == step((1, 2, 7), 3)
 
 
@@ -144,7 +144,7 @@ def test_a_task_for_an_idle_server_is_dropped_off_its_path(session: ServerSessio
     begin(session, task(0, (1, 2, 3), 2))
     run(session, 3, 4)
     late = task(1, (1, 2, 3, 5), 4)
-    assert session.submit(late, Mode.QUEUE) == [ended(1, Reason.DROPPED)]
+    assert session.submit(late, Mode.QUEUE) == [ended(1, EndReason.DROPPED)]
     assert session.idle
 
 
@@ -203,7 +203,7 @@ def test_cancelling_the_running_task_runs_the_queued_one(session: ServerSession)
     begin(session, task(0, (1, 2), 2))
     session.next_step()
     begin(session, task(1, (1, 2, 3), 3), Mode.QUEUE)
-    assert session.cancel(0) == [ended(0, Reason.CANCELLED)]
+    assert session.cancel(0) == [ended(0, EndReason.CANCELLED)]
     assert session.interrupted
     session.stopped()
     assert session.next_step() == step((1, 2, 3), 3)
@@ -213,7 +213,7 @@ def test_cancelling_the_queued_task_leaves_the_running_one(session: ServerSessio
     begin(session, task(0, (1, 2), 2))
     session.next_step()
     begin(session, task(1, (1, 2, 3), 3), Mode.QUEUE)
-    assert session.cancel(1) == [ended(1, Reason.CANCELLED)]
+    assert session.cancel(1) == [ended(1, EndReason.CANCELLED)]
     assert not session.interrupted
     assert session.finish([3]) == [Output(0, 2, (3,), goes_on=True)]
 
@@ -236,8 +236,8 @@ def test_a_failure_ends_every_task(session: ServerSession) -> None:
     session.next_step()
     begin(session, task(1, (1, 2, 3), 3), Mode.QUEUE)
     assert session.fail("no memory") == [
-        Ended(0, Reason.FAILED, "no memory"),
-        Ended(1, Reason.FAILED, "no memory"),
+        Ended(0, EndReason.FAILED, "no memory"),
+        Ended(1, EndReason.FAILED, "no memory"),
     ]
     assert session.idle
 
@@ -247,7 +247,7 @@ def test_new_work_waits_for_a_prefill(session: ServerSession) -> None:
     assert session.next_step() == step((1, 2), 3)
     begin(session, task(1, (1, 2, 3, 4), 3))
     assert not session.interrupted
-    assert session.finish([]) == [ended(0, Reason.DONE)]
+    assert session.finish([]) == [ended(0, EndReason.DONE)]
     assert session.next_step() == step((1, 2, 3, 4), 3)
 
 
@@ -255,7 +255,7 @@ def test_newer_work_replaces_what_waits_for_a_prefill(session: ServerSession) ->
     begin(session, task(0, (1, 2), 3, limit=0))
     session.next_step()
     begin(session, task(1, (1, 2, 3), 3))
-    assert session.submit(task(2, (1, 2, 3, 4), 3), Mode.REPLACE) == [ended(1, Reason.REPLACED)]
+    assert session.submit(task(2, (1, 2, 3, 4), 3), Mode.REPLACE) == [ended(1, EndReason.REPLACED)]
 
 
 def test_reports_come_in_batches(session: ServerSession) -> None:

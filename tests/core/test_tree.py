@@ -3,7 +3,7 @@
 import pytest
 
 from dsi_ray.core.messages import TokenLogprobs
-from dsi_ray.core.tree import Node, State, TokenTree
+from dsi_ray.core.tree import NodeState, TokenTree, TreeNode
 
 
 @pytest.fixture
@@ -53,14 +53,14 @@ def test_walk_commits_only_what_is_known(tree: TokenTree) -> None:
     assert commit(tree) == [1, 2]
     assert tree.root is tip.parent
     assert tree.tokens[:] == (7, 8, 1, 2)
-    assert tip.state is State.AHEAD
+    assert tip.state is NodeState.AHEAD
 
 
 def test_rejection_leaves_no_path(tree: TokenTree) -> None:
     tip = tree.draft(tree.root, [1, 2], 0)
     tree.judge(tree.root, [5])
     assert commit(tree) == [5]
-    assert tip.state is State.DEAD
+    assert tip.state is NodeState.DEAD
     assert tree.path(tip) == []
     assert not tree.root.children
 
@@ -70,8 +70,8 @@ def test_survivor_hands_over_to_the_drafter_still_on_the_path(tree: TokenTree) -
     right = tree.draft(tree.root, [2, 2], 1)
     tree.judge(tree.root, [2])
     commit(tree)
-    assert wrong.state is State.DEAD
-    assert right.state is State.AHEAD
+    assert wrong.state is NodeState.DEAD
+    assert right.state is NodeState.AHEAD
     assert tree.root.drafters == {1}
     assert (tree.accepted, tree.rejected) == (1, 0)
 
@@ -81,16 +81,16 @@ def test_verdict_ahead_of_the_root_kills_siblings_at_once(tree: TokenTree) -> No
     bad = tree.draft(tree.root, [1, 3, 4], 1)
     assert good.parent is not None
     tree.judge(good.parent, [2])
-    assert bad.state is State.DEAD
-    assert good.state is State.AHEAD
-    assert tree.root.state is State.AHEAD
+    assert bad.state is NodeState.DEAD
+    assert good.state is NodeState.AHEAD
+    assert tree.root.state is NodeState.AHEAD
 
 
 def test_a_draft_after_a_verdict_that_contradicts_it_is_born_dead(tree: TokenTree) -> None:
     tree.judge(tree.root, [1])
     late = tree.draft(tree.root, [2, 3], 0)
-    assert late.state is State.DEAD
-    assert tree.draft(tree.root, [1, 3], 0).state is State.AHEAD
+    assert late.state is NodeState.DEAD
+    assert tree.draft(tree.root, [1, 3], 0).state is NodeState.AHEAD
 
 
 def test_verdicts_out_of_order_cascade(tree: TokenTree) -> None:
@@ -112,7 +112,7 @@ def test_verdicts_on_a_dead_path_change_nothing(tree: TokenTree) -> None:
 def test_first_verdict_stands(tree: TokenTree) -> None:
     tree.judge(tree.root, [1])
     off = tree.judge(tree.root, [2, 5])
-    assert off.state is State.DEAD
+    assert off.state is NodeState.DEAD
     assert commit(tree) == [1]
 
 
@@ -136,7 +136,7 @@ def test_survivor_of_a_committed_tip_is_the_root(tree: TokenTree) -> None:
     tip = tree.draft(tree.root, [1], 0)
     tree.judge(tree.root, [1, 2])
     commit(tree)
-    assert tip.state is State.COMMITTED
+    assert tip.state is NodeState.COMMITTED
     assert tree.survivor(tip) is tree.root
 
 
@@ -151,7 +151,7 @@ def test_tokens_nobody_guessed_count_neither_way(tree: TokenTree) -> None:
 
 
 def test_a_node_awaits_a_verdict_until_one_is_known(tree: TokenTree) -> None:
-    node: Node = tree.draft(tree.root, [1], 0)
+    node: TreeNode = tree.draft(tree.root, [1], 0)
     assert node.awaits_verdict
     tree.judge(node, [2])
     assert not node.awaits_verdict

@@ -1,11 +1,6 @@
 """The demo's training text."""
 
-from dsi_ray.demo.corpus import (
-    DOCUMENT_CHARS,
-    is_held_out,
-    split_documents,
-    stdlib_files,
-)
+from dsi_ray.demo.corpus import DOCUMENT_CHARS, is_held_out, split_documents, stdlib_files
 
 
 def test_some_files_are_held_out_and_the_rule_is_stable() -> None:

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deployments.grafana.dashboard import FILES, WIDTH, dashboard
 from deployments.grafana.prometheus import fill_in
-from dsi_ray.runtime.metrics.catalogue import CATALOGUE, PREFIX, Kind
+from dsi_ray.runtime.metrics.catalogue import CATALOGUE, PREFIX, MetricKind
 from dsi_ray.serving.group_metrics import UP
-from dsi_ray.serving.metrics import Metrics
+from dsi_ray.serving.metrics import ServiceMetrics
 from tests.deployments.live import find
 from tests.deployments.serve_files import FOLDER
 
@@ -32,9 +32,9 @@ def known() -> dict[str, set[str]]:
     """The labels of every metric that there is, by its name."""
     found = {UP: {"group"}}
     for metric in CATALOGUE.values():
-        for suffix in _SUFFIXES if metric.kind is Kind.HISTOGRAM else ("",):
+        for suffix in _SUFFIXES if metric.kind is MetricKind.HISTOGRAM else ("",):
             found[metric.name + suffix] = {*metric.labels, "group"}
-    for family in text_string_to_metric_families(Metrics(ingress=0).text().decode()):
+    for family in text_string_to_metric_families(ServiceMetrics(ingress=0).text().decode()):
         total = "_total" if family.type == "counter" else ""
         suffixes = _SUFFIXES if family.type == "histogram" else (total,)
         found |= {family.name + suffix: {"status", "reason", "endpoint"} for suffix in suffixes}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dsi_ray.config import IMPORT_PATH, ConfigError, EngineConfig, load
-from dsi_ray.runtime.placement import bundles
+from dsi_ray.runtime.coordinator.placement import bundles
 from dsi_ray.serving.config import ServingConfig
 from tests.deployments.serve_files import (
     APP_NAME,

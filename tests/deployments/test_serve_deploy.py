@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from dsi_ray.runtime.placement import bundles
+from dsi_ray.runtime.coordinator.placement import bundles
 from tests.deployments import live
 from tests.deployments.serve_files import APP_NAME, FILES, FOLDER, serving_config
 

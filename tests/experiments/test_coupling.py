@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from dsi_ray.experiments.coupling import Coupling, compare, demo_coupling, sample_text
+from dsi_ray.experiments.bench.coupling import Coupling, compare, demo_coupling, sample_text
 from dsi_ray.models.base import Sampling
 from dsi_ray.params import SamplingParams
 
@@ -39,7 +39,7 @@ def test_it_is_where_the_theory_says(coupling: Coupling) -> None:
 
 def test_a_drafter_that_is_the_target_always_agrees() -> None:
     from dsi_ray.demo import TARGET_DIR
-    from dsi_ray.models.checkpoint import load_checkpoint
+    from dsi_ray.models.checkpoints.checkpoint import load_checkpoint
 
     target = load_checkpoint(str(TARGET_DIR), "float32", torch.device("cpu"))
     sampling = Sampling(SamplingParams(temperature=1, max_tokens=24), 3, seed=2)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dsi_ray.experiments import heatmap
-from dsi_ray.experiments.heatmap import Cell, closed_form, closed_form_grid, compare
+from dsi_ray.experiments.virtual import heatmap
+from dsi_ray.experiments.virtual.heatmap import Cell, closed_form, closed_form_grid, compare
 
 NOT_SLOWER = ("DSI / SI", "DSI / non-SI", "DSI / min(SI, non-SI)")
 

@@ -7,17 +7,23 @@ import pytest
 from dsi_ray.config import Simulation
 from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import NonSI
-from dsi_ray.core.member import Job
+from dsi_ray.core.group.request_state import Job
 from dsi_ray.core.messages import Role, ServerId
-from dsi_ray.core.planner import Pace
-from dsi_ray.experiments.batched import serve_batched
-from dsi_ray.experiments.node import Node, NodeGroup, NodeServer, Visit, forward_seconds
-from dsi_ray.experiments.throughput import measure
-from dsi_ray.experiments.virtual_group import VirtualGroup
+from dsi_ray.core.planning.performance_model import PerformanceModel
+from dsi_ray.experiments.virtual.batched import serve_batched
+from dsi_ray.experiments.virtual.node import (
+    NodeGroup,
+    NodeServer,
+    SimulatedNode,
+    Visit,
+    forward_seconds,
+)
+from dsi_ray.experiments.virtual.throughput import measure
+from dsi_ray.experiments.virtual.virtual_group import VirtualGroup
 
 TARGET = Simulation(tpot_ms=30, per_token_ms=30 / 64, knee_tokens=64)
 DRAFTER = Simulation(tpot_ms=3, per_token_ms=3 / 64, knee_tokens=64, acceptance_rate=0.9)
-NODE = Node(TARGET, DRAFTER)
+NODE = SimulatedNode(TARGET, DRAFTER)
 
 
 def test_dsi_is_fastest_from_idle_to_saturation() -> None:
@@ -29,7 +35,7 @@ def test_dsi_is_fastest_from_idle_to_saturation() -> None:
 
 def test_speculation_stops_before_it_costs_anything() -> None:
     """Without a token to spare in a forward and with drafts that are wrong, nothing is drafted."""
-    busy = Node(
+    busy = SimulatedNode(
         Simulation(tpot_ms=30, per_token_ms=30),
         Simulation(tpot_ms=3, per_token_ms=3, acceptance_rate=0.1),
         devices=2,
@@ -41,7 +47,7 @@ def test_speculation_stops_before_it_costs_anything() -> None:
     drafted = sum(span.server.role is Role.DRAFTER for span in group.run.spans)
     # The first drafts were made before anybody knew how bad they are.
     assert drafted < 8 * 50 / 4
-    plain = serve_batched(Node(busy.target, busy.drafter, devices=1), VISITS, drafts=False)
+    plain = serve_batched(SimulatedNode(busy.target, busy.drafter, devices=1), VISITS, drafts=False)
     assert max(served.last for served in ends.values()) < 1.1 * max(plain.values())
 
 
@@ -54,7 +60,7 @@ def test_a_long_prompt_costs_the_others_a_chunk_at_most(chunk: int) -> None:
         """Times between tokens of the requests with the short prompts."""
         driver = VirtualGroup(
             {ServerId(Role.TARGET, 0): NodeServer(TARGET, Role.TARGET)},
-            Pace(0.03, 0.03),
+            PerformanceModel(0.03, 0.03),
             chunk=chunk,
         )
         for trace, length in enumerate(prompts):
@@ -82,10 +88,11 @@ def _pairs(spans: list) -> list[tuple]:
 def test_plain_batches_and_a_group_without_drafts_agree() -> None:
     """The baseline is no straw man: it is what the group itself does with plain decoding."""
     visits = [Visit(trace, 0.0, 1, 20 + trace) for trace in range(6)]
-    baseline = serve_batched(Node(TARGET, DRAFTER, devices=2), visits, drafts=False)
+    baseline = serve_batched(SimulatedNode(TARGET, DRAFTER, devices=2), visits, drafts=False)
     servers = [ServerId(Role.TARGET, i) for i in range(2)]
     driver = VirtualGroup(
-        {server: NodeServer(TARGET, Role.TARGET) for server in servers}, Pace(0.03, 0.03)
+        {server: NodeServer(TARGET, Role.TARGET) for server in servers},
+        PerformanceModel(0.03, 0.03),
     )
     for visit in visits:
         job = Job(

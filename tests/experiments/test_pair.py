@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-import dsi_ray.core.batch
 import dsi_ray.core.decoders
-import dsi_ray.core.group
-import dsi_ray.experiments.pair
-import dsi_ray.experiments.virtual_group
-import dsi_ray.experiments.virtual_time
-import dsi_ray.runtime.coordinator
-import dsi_ray.runtime.forwards
-import dsi_ray.runtime.jobs
+import dsi_ray.core.group.group
+import dsi_ray.core.server.scheduler
+import dsi_ray.experiments.virtual.pair
+import dsi_ray.experiments.virtual.virtual_group
+import dsi_ray.experiments.virtual.virtual_time
+import dsi_ray.runtime.coordinator.coordinator
+import dsi_ray.runtime.coordinator.decode_jobs
+import dsi_ray.runtime.server.forward_loop
 from dsi_ray.config import Simulation
 from dsi_ray.core.messages import Role
-from dsi_ray.experiments.pair import Pair, prompt
+from dsi_ray.experiments.virtual.pair import Pair, prompt
 from dsi_ray.models.base import Extension, Sampling, extend_one
 from dsi_ray.models.simulated import SimulatedModel
 from dsi_ray.params import SamplingParams
@@ -24,16 +24,16 @@ from dsi_ray.params import SamplingParams
 @pytest.mark.parametrize("name", ["DSI", "SI", "NonSI"])
 def test_the_runtime_and_virtual_time_drive_the_same_decoders(name: str) -> None:
     decoder = getattr(dsi_ray.core.decoders, name)
-    assert getattr(dsi_ray.runtime.jobs, name) is decoder
-    assert getattr(dsi_ray.experiments.pair, name) is decoder
+    assert getattr(dsi_ray.runtime.coordinator.decode_jobs, name) is decoder
+    assert getattr(dsi_ray.experiments.virtual.pair, name) is decoder
 
 
 def test_and_the_same_batches_and_groups() -> None:
-    batch, group = dsi_ray.core.batch.ServerBatch, dsi_ray.core.group.Group
-    assert dsi_ray.runtime.forwards.ServerBatch is batch
-    assert dsi_ray.experiments.virtual_time.ServerBatch is batch
-    assert dsi_ray.runtime.coordinator.Group is group
-    assert dsi_ray.experiments.virtual_group.Group is group
+    batch, group = dsi_ray.core.server.scheduler.ServerBatch, dsi_ray.core.group.group.Group
+    assert dsi_ray.runtime.server.forward_loop.ServerBatch is batch
+    assert dsi_ray.experiments.virtual.virtual_time.ServerBatch is batch
+    assert dsi_ray.runtime.coordinator.coordinator.Group is group
+    assert dsi_ray.experiments.virtual.virtual_group.Group is group
 
 
 def test_a_text_is_that_of_the_simulated_model() -> None:

@@ -1,6 +1,6 @@
 """The rows of Table 2 in virtual time."""
 
-from dsi_ray.experiments.paper_table import PAPER_ROWS, bound
+from dsi_ray.experiments.online.paper_table import PAPER_ROWS, bound
 
 
 def test_with_the_best_si_the_ideal_gain_is_moderate() -> None:

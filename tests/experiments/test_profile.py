@@ -5,7 +5,7 @@ import yaml
 
 from dsi_ray.config import EngineConfig
 from dsi_ray.demo import DRAFTER_DIR
-from dsi_ray.experiments.profile import Acceptance, Profile, Timing, drafter_alone
+from dsi_ray.experiments.bench.profile import Acceptance, Profile, Timing, drafter_alone
 
 
 def profile(target_ms: float, drafter_ms: float, rate: float) -> Profile:

@@ -5,7 +5,7 @@ from ray.autoscaler._private.kuberay.autoscaling_config import (
     _generate_available_node_types_from_ray_cr_spec,
 )
 
-from dsi_ray.runtime.placement import bundles
+from dsi_ray.runtime.coordinator.placement import bundles
 from tests.deployments.serve_files import (
     FOLDER,
     HOST_NAME,

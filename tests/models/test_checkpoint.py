@@ -23,9 +23,9 @@ from transformers import (
 )
 
 from dsi_ray.config import ModelConfig
-from dsi_ray.models import checkpoint
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.checkpoint import (
+from dsi_ray.models.checkpoints import checkpoint
+from dsi_ray.models.checkpoints.checkpoint import (
     context_reason,
     find_device,
     load_checkpoint,
@@ -33,7 +33,7 @@ from dsi_ray.models.checkpoint import (
     max_context,
     refuse_unsuitable,
 )
-from dsi_ray.models.footprint import footprint
+from dsi_ray.models.checkpoints.footprint import footprint
 
 CPU = torch.device("cpu")
 

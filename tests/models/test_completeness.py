@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.checkpoint import check_checkpoint, load_checkpoint
+from dsi_ray.models.checkpoints.checkpoint import check_checkpoint, load_checkpoint
 from dsi_ray.models.load import load_model
 
 CPU = torch.device("cpu")

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from dsi_ray.config import Simulation
-from dsi_ray.core.batch import Part, PartResult, ServerBatch
 from dsi_ray.core.messages import Mode, Role, ServerId, Task
 from dsi_ray.core.path import CHUNK, Path
+from dsi_ray.core.server.scheduler import ScheduledRequest, ScheduledResult, Scheduler
 from dsi_ray.models.base import Extension, Sampling, extend_one
+from dsi_ray.models.forward.packing import pack
 from dsi_ray.models.guided.walker import Walker
-from dsi_ray.models.kv_cache import KVCache
+from dsi_ray.models.kv.kv_cache import KVCache
 from dsi_ray.models.lookup import LookupModel
-from dsi_ray.models.packing import pack
 from dsi_ray.models.sampling import Occurrences, choose
 from dsi_ray.models.simulated import SimulatedModel
 from dsi_ray.params import Guide, SamplingParams
@@ -39,7 +39,7 @@ class Server:
 
     def __init__(self, sessions: int, length: int) -> None:
         """Computes the prompts in turns, so that no session's blocks lie together."""
-        self._batch = ServerBatch(length)
+        self._batch = Scheduler(length)
         self._cache = KVCache(sessions * (length // CHUNK + 8))
         self._paths = [prompt(length, name) for name in range(sessions)]
         self._ids = 0
@@ -79,8 +79,8 @@ class Server:
         self._batch.finish({part.request: _sevens(part) for part in parts})
 
 
-def _sevens(part: Part) -> PartResult:
-    return PartResult([7] * (len(part.tokens) + 1 - part.start))
+def _sevens(part: ScheduledRequest) -> ScheduledResult:
+    return ScheduledResult([7] * (len(part.tokens) + 1 - part.start))
 
 
 @pytest.mark.parametrize("sessions", [1, 3])

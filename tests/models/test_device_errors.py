@@ -8,14 +8,14 @@ import pytest
 import torch
 from tiny import expected_tokens, layers_of, serve
 
-from dsi_ray.core.batch import Part
 from dsi_ray.core.path import Path
-from dsi_ray.core.session import Step
+from dsi_ray.core.server.scheduler import ScheduledRequest
+from dsi_ray.core.server.session import ForwardStep
 from dsi_ray.models.base import DeviceLost, Extension, ModelError, Sampling, extend_one
-from dsi_ray.models.device_errors import is_device_lost, is_out_of_memory
+from dsi_ray.models.forward.device_errors import is_device_lost, is_out_of_memory
 from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.forwards import Forwards
+from dsi_ray.runtime.server.forward_loop import ForwardLoop
 
 GREEDY = Sampling(SamplingParams(), prompt_tokens=1)
 PATH = (3, 1, 4, 1, 5, 9)
@@ -148,11 +148,11 @@ def test_the_failed_forward_holds_nothing_when_it_is_tried_again() -> None:
 @pytest.mark.parametrize(("error", "lost"), [(LOST[0], True), (HARMLESS[0], False)])
 def test_the_thread_of_the_forwards_ends_with_its_device(error: Exception, lost: bool) -> None:
     heard: list[object] = []
-    forwards = Forwards("test", 16)
+    forwards = ForwardLoop("test", 16)
     forwards.listener = lambda events, _: heard.append(events)
     model: TransformersModel = serve("llama")
     forwards.start(lambda: model).result()
-    parts = [(Part("a", Step(Path.of(PATH), 1), 0, len(PATH)), GREEDY)]
+    parts = [(ScheduledRequest("a", ForwardStep(Path.of(PATH), 1), 0, len(PATH)), GREEDY)]
     with failing(error, lambda _: True):
         if lost:
             with pytest.raises(DeviceLost):

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer, models
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import Extension, ModelError, Sampling, extend_one
-from dsi_ray.models.generation_config import find_eos_ids, find_sampling_defaults
+from dsi_ray.models.checkpoints.generation_config import find_eos_ids, find_sampling_defaults
+from dsi_ray.models.checkpoints.vocabulary import read_tokenizer
 from dsi_ray.models.load import load_model
-from dsi_ray.models.vocabulary import read_tokenizer
 from dsi_ray.params import SamplingParams
 
 WORDS = {f"w{index}": index for index in range(8)}

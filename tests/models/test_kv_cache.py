@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.core.path import Path
-from dsi_ray.models.blocks import BLOCK_TOKENS as B
-from dsi_ray.models.kv_cache import KVCache, Segment
+from dsi_ray.models.kv.blocks import BLOCK_TOKENS as B
+from dsi_ray.models.kv.kv_cache import KVCache, Segment
 
 TEXT = tuple(range(100, 100 + 4 * B))
 
@@ -31,7 +31,7 @@ class Memory:
 
     def write(self, segment: Segment, tokens: Path, until: int) -> None:
         """Computes tokens up to position ``until``, or to the end."""
-        for position in range(segment.kept, min(until, segment.length)):
+        for position in range(segment.cached, min(until, segment.length)):
             self.slots[self._slot(segment, position)] = tokens[position]
 
     def read(self, segment: Segment) -> tuple[int, ...]:
@@ -65,10 +65,12 @@ def test_any_history_reads_what_was_written(steps: list, capacity: int) -> None:
             run = list(range(indices[0], indices[0] + len(indices)))
             assert segment.neighbours == (indices == run)
             if not segments:
-                assert known - B < segment.kept <= known or segment.kept == start - 1
+                assert known - B < segment.cached <= known or segment.cached == start - 1
             segments[session] = segment, tokens
         for segment, tokens in segments.values():
-            memory.write(segment, tokens, segment.length if what == "forward" else segment.kept + 3)
+            memory.write(
+                segment, tokens, segment.length if what == "forward" else segment.cached + 3
+            )
             if what == "stopped":
                 break
         if what == "stopped":
@@ -79,7 +81,7 @@ def test_any_history_reads_what_was_written(steps: list, capacity: int) -> None:
             paths[session] = tokens
             assert cache.cached(session, tokens) == len(tokens)
         pool = cache.pool
-        assert pool.used + pool.idle <= pool.made <= pool.size <= capacity
+        assert pool.used + pool.evictable <= pool.made <= pool.size <= capacity
     for session in list(paths):
         cache.release(session)
 
@@ -97,14 +99,14 @@ def test_a_common_prefix_is_computed_once_while_its_session_lives_and_after() ->
     cache = KVCache(20)
     first = fill(cache, "a", (*TEXT, 1))
     second = fill(cache, "b", (*TEXT, 2))
-    assert (second.kept, second.shared) == (4 * B, 4 * B)
+    assert (second.cached, second.shared) == (4 * B, 4 * B)
     assert second.blocks[:4].tolist() == first.blocks[:4].tolist()
     assert cache.pool.used == 6
     for session in "ab":
         cache.release(session)
-    assert (cache.pool.used, cache.pool.idle, len(cache)) == (0, 4, 0)
+    assert (cache.pool.used, cache.pool.evictable, len(cache)) == (0, 4, 0)
     assert cache.cached("c", Path.of((*TEXT[: 2 * B], 7))) == 2 * B
-    assert fill(cache, "c", TEXT).kept == 4 * B
+    assert fill(cache, "c", TEXT).cached == 4 * B
 
 
 def test_two_that_compute_the_same_at_once_share_it_from_then_on() -> None:
@@ -122,18 +124,18 @@ def test_a_session_that_diverges_leaves_the_others_their_text() -> None:
     fill(cache, "a", TEXT)
     fill(cache, "b", TEXT)
     moved = fill(cache, "b", (*TEXT[: 2 * B + 5], 1))
-    assert moved.kept == 2 * B
+    assert moved.cached == 2 * B
     assert cache.cached("a", Path.of(TEXT)) == 4 * B
-    assert fill(cache, "a", TEXT).kept == 4 * B
+    assert fill(cache, "a", TEXT).cached == 4 * B
 
 
 def test_a_rejected_draft_of_ones_own_costs_nothing() -> None:
     cache = KVCache(20)
     before = fill(cache, "a", TEXT)
     after = fill(cache, "a", (*TEXT[: 4 * B - 3], 1))
-    assert after.kept == 4 * B - 3
+    assert after.cached == 4 * B - 3
     assert after.blocks.tolist() == before.blocks.tolist()
-    assert cache.pool.idle == 0
+    assert cache.pool.evictable == 0
 
 
 def test_released_texts_make_room_before_sessions_do_and_the_oldest_first() -> None:

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tiny import CONTEXT, LAYERS, served_model
 
 from dsi_ray.config import ModelConfig
-from dsi_ray.models import memory
-from dsi_ray.models.blocks import BlockPool
-from dsi_ray.models.memory import DeviceMemory, cache_bytes, kv_cache_budget
-from dsi_ray.models.packed_model import PackedModel
+from dsi_ray.models.checkpoints import memory
+from dsi_ray.models.checkpoints.memory import DeviceMemory, cache_bytes, kv_cache_budget
+from dsi_ray.models.forward.packed_model import PackedModel
+from dsi_ray.models.kv.blocks import BlockPool
 
 GIB = 2**30
 

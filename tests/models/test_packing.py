@@ -8,14 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.models.blocks import BLOCK_TOKENS as B
-from dsi_ray.models.kv_cache import Segment
-from dsi_ray.models.packing import Packing, pack
+from dsi_ray.models.forward.packing import BatchMetadata, pack
+from dsi_ray.models.kv.blocks import BLOCK_TOKENS as B
+from dsi_ray.models.kv.kv_cache import Segment
 
 CPU = torch.device("cpu")
 
 
-def packed(shapes: list[tuple[int, int]]) -> tuple[list[Segment], Packing]:
+def packed(shapes: list[tuple[int, int]]) -> tuple[list[Segment], BatchMetadata]:
     """Sessions of these numbers of cached and new tokens, each in blocks of its own."""
     segments, used = [], 0
     for kept, new in shapes:

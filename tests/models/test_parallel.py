@@ -23,10 +23,10 @@ from dsi_ray.models.base import (
     Sampling,
     extend_one,
 )
-from dsi_ray.models.blocks import BLOCK_TOKENS
-from dsi_ray.models.checkpoint import refuse_unshardable
+from dsi_ray.models.checkpoints.checkpoint import refuse_unshardable
+from dsi_ray.models.forward.parallel import RankLeader
+from dsi_ray.models.kv.blocks import BLOCK_TOKENS
 from dsi_ray.models.load import follow, load_model
-from dsi_ray.models.parallel import Leader
 from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
 
@@ -61,7 +61,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
         tiny_model(kind).save_pretrained(folder)
         room = BLOCKS * BLOCK_TOKENS * serve(kind).info.kv_bytes_per_token // 2
         config = ModelConfig(model=str(folder), parallel=2, dtype="float64", kv_cache_bytes=room)
-        with contextlib.closing(Leader(config.ranks)) as leader:
+        with contextlib.closing(RankLeader(config.ranks)) as leader:
             orders.send((config, leader.meeting))
             model = load_model(config, Role.TARGET, leader=leader)
             assert isinstance(model, TransformersModel)

@@ -10,7 +10,7 @@ from accelerate import dispatch_model
 from tiny import VOCAB, expected_tokens, tiny_model
 
 from dsi_ray.models.base import Extension, Sampling, extend_one
-from dsi_ray.models.checkpoint import load_checkpoint
+from dsi_ray.models.checkpoints.checkpoint import load_checkpoint
 from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
 

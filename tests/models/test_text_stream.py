@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from dsi_ray.models.text_stream import TextStream
+from dsi_ray.models.text.text_stream import TextStream
 
 SAMPLES = [
     "def main():\n    print('héllo')\n\n\nreturn  x\t# done\r\n",

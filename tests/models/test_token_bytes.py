@@ -9,8 +9,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from dsi_ray.config import ModelConfig
-from dsi_ray.models.token_bytes import TokenBytes
-from dsi_ray.models.tokenizer import load_tokenizer
+from dsi_ray.models.text.token_bytes import TokenBytes
+from dsi_ray.models.text.tokenizer import load_tokenizer
 
 DEMO = load_tokenizer(ModelConfig(model="demo"))
 PIECES = ["<s>", "▁", "▁Hello", "x", "<0xF0>", "<0x9F>", "<0x99>", "<0x82>"]

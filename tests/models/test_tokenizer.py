@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.tokenizer import (
+from dsi_ray.models.text.tokenizer import (
     ChatError,
     SimulatedTokenizer,
     Verbatim,

@@ -26,7 +26,7 @@ from dsi_ray.models.base import (
     Sampling,
     extend_one,
 )
-from dsi_ray.models.blocks import BLOCK_TOKENS
+from dsi_ray.models.kv.blocks import BLOCK_TOKENS
 from dsi_ray.models.transformers_model import TransformersModel
 from dsi_ray.params import SamplingParams
 

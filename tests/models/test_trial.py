@@ -10,13 +10,13 @@ from tiny import CONFIGS
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, LlamaConfig, OpenAIGPTConfig, OPTConfig
 
-from dsi_ray.models import attention
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.far_trial import far_length
-from dsi_ray.models.packed_model import PackedModel
-from dsi_ray.models.packing import running
-from dsi_ray.models.paged import PagedCache, PagedLayer
-from dsi_ray.models.trial import try_out
+from dsi_ray.models.forward import attention
+from dsi_ray.models.forward.far_trial import far_length
+from dsi_ray.models.forward.packed_model import PackedModel
+from dsi_ray.models.forward.packing import running
+from dsi_ray.models.forward.trial import try_out
+from dsi_ray.models.kv.paged import PagedCache, PagedLayer
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 DEPTHS = (2, 24)

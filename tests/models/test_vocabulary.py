@@ -11,7 +11,7 @@ from dsi_ray import demo
 from dsi_ray.config import ModelConfig, Simulation
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.vocabulary import (
+from dsi_ray.models.checkpoints.vocabulary import (
     check_vocabularies,
     checkpoint_source,
     read_tokenizer,

@@ -12,7 +12,7 @@ from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, PreTrainedTokenizerFast
 
 from dsi_ray.config import EngineConfig
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 
 VOCAB = 37
 CONTEXT = 128

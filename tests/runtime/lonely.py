@@ -14,15 +14,15 @@ from dsi_ray.config import Algorithm, EngineConfig, ModelConfig
 from dsi_ray.core.messages import ServerId
 from dsi_ray.models.base import ModelInfo, Sampling
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime import coordinator as coordinators
-from dsi_ray.runtime.coordinator import Coordinator
-from dsi_ray.runtime.model_server import ModelServer
-from dsi_ray.runtime.outbox import unpack_deliveries
+from dsi_ray.runtime.coordinator import coordinator as coordinators
+from dsi_ray.runtime.coordinator.coordinator import Coordinator
+from dsi_ray.runtime.coordinator.servers import LocalServer
 from dsi_ray.runtime.request import Decoding, Generation, TokenChunk
-from dsi_ray.runtime.servers import LocalServer
-from dsi_ray.runtime.transport.work_calls import Listener
-from dsi_ray.runtime.transport.work_lane import WorkLane
-from dsi_ray.runtime.wire import Work
+from dsi_ray.runtime.server.model_server import ModelServer
+from dsi_ray.runtime.transport.calls.outbox import unpack_deliveries
+from dsi_ray.runtime.transport.calls.work_calls import Listener
+from dsi_ray.runtime.transport.lanes.work_lane import WorkLane
+from dsi_ray.runtime.transport.work import Work
 
 _IDS = itertools.count()
 

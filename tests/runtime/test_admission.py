@@ -7,7 +7,7 @@ import pytest
 
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.params import Guide, SamplingParams
-from dsi_ray.runtime.admission import check_request
+from dsi_ray.runtime.client.request_check import check_request
 from dsi_ray.runtime.errors import RequestError
 
 TARGET = ModelInfo("target", 10, 64, (0,), 1, "float32", "cpu")

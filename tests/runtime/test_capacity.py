@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.runtime.request import Decoding
 

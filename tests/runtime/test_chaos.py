@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dsi_ray.config import EngineConfig
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from loadtest.faults import chaos
 from loadtest.faults.in_process import EngineService
 

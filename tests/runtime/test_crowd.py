@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dsi_ray.config import Algorithm, EngineConfig
-from dsi_ray.experiments.concurrency import Work, measure, mixed
-from dsi_ray.experiments.prompts import held_out_code
+from dsi_ray.experiments.bench.concurrency import CrowdWork, measure, mixed
+from dsi_ray.experiments.bench.prompts import held_out_code
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.request import Decoding
 
 from .test_requests import is_idle, wait_until
@@ -24,14 +24,14 @@ def engine(ray_cluster: None) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def works(engine: Engine) -> list[Work]:
+def works(engine: Engine) -> list[CrowdWork]:
     """Requests of mixed lengths."""
     return mixed([engine.tokenizer.encode(text) for text in held_out_code(16)], max_tokens=24)
 
 
 @pytest.mark.parametrize("algorithm", list(Algorithm))
 def test_each_of_many_gets_what_it_gets_alone(
-    engine: Engine, works: list[Work], algorithm: Algorithm
+    engine: Engine, works: list[CrowdWork], algorithm: Algorithm
 ) -> None:
     rows = measure(engine, works, (1, 4, 16), Decoding(algorithm, sp_degree=2))
     assert all(row.identical_tokens for row in rows)
@@ -46,14 +46,14 @@ def is_empty(status: dict[str, Any]) -> bool:
     return is_idle(status) and not any(cache["sessions"] or cache["bytes"] for cache in caches)
 
 
-def test_nothing_is_left_of_many(engine: Engine, works: list[Work]) -> None:
+def test_nothing_is_left_of_many(engine: Engine, works: list[CrowdWork]) -> None:
     status = wait_until(engine, is_empty)
     assert not status["lost"]
     assert len(status["servers"]) == 3
 
 
-def test_clients_that_go_away_leave_nothing(engine: Engine, works: list[Work]) -> None:
-    async def read_one_chunk(work: Work) -> None:
+def test_clients_that_go_away_leave_nothing(engine: Engine, works: list[CrowdWork]) -> None:
+    async def read_one_chunk(work: CrowdWork) -> None:
         stream = engine.stream(work.prompt, SamplingParams(max_tokens=500, ignore_eos=True))
         async for _ in stream:
             await stream.aclose()

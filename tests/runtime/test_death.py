@@ -11,29 +11,31 @@ from typing import Any
 
 import pytest
 
-from dsi_ray.core.batch import ServerBatch
 from dsi_ray.core.decoders.base import Decoder
-from dsi_ray.core.group import Group
+from dsi_ray.core.group.group import Group
 from dsi_ray.core.messages import Role, ServerId
+from dsi_ray.core.server.scheduler import Scheduler
 from dsi_ray.core.tree import TokenTree
 from dsi_ray.models.simulated import SimulatedModel
-from dsi_ray.runtime import clients, watchman
-from dsi_ray.runtime.active import Active
-from dsi_ray.runtime.coordinator import Coordinator
-from dsi_ray.runtime.forwards import Forwards
-from dsi_ray.runtime.listeners import Listeners
+from dsi_ray.runtime.coordinator import clients
+from dsi_ray.runtime.coordinator import hang_watch as watchman
+from dsi_ray.runtime.coordinator.books import Books
+from dsi_ray.runtime.coordinator.coordinator import Coordinator
+from dsi_ray.runtime.coordinator.in_flight import InFlightRequest
+from dsi_ray.runtime.coordinator.outgoing import Outgoing
+from dsi_ray.runtime.coordinator.servers import LocalServer
 from dsi_ray.runtime.metrics import ray_export
 from dsi_ray.runtime.metrics.group import GroupMetrics
 from dsi_ray.runtime.metrics.ray_export import RayExporter
-from dsi_ray.runtime.model_server import ModelServer
-from dsi_ray.runtime.outbox import Outbox
-from dsi_ray.runtime.outgoing import Outgoing
-from dsi_ray.runtime.servers import LocalServer
+from dsi_ray.runtime.server.forward_loop import ForwardLoop
+from dsi_ray.runtime.server.model_server import ModelServer
 from dsi_ray.runtime.trace.record import RequestTrace
-from dsi_ray.runtime.transport.bases import ReceivedPaths, SentPaths
-from dsi_ray.runtime.transport.lane import Lane
-from dsi_ray.runtime.transport.served_lane import ServedLane
-from dsi_ray.runtime.transport.work_lane import WorkLane
+from dsi_ray.runtime.transport.calls.listeners import Listeners
+from dsi_ray.runtime.transport.calls.outbox import Outbox
+from dsi_ray.runtime.transport.lanes.bases import ReceivedPaths, SentPaths
+from dsi_ray.runtime.transport.lanes.lane import Lane
+from dsi_ray.runtime.transport.lanes.served_lane import ServedLane
+from dsi_ray.runtime.transport.lanes.work_lane import WorkLane
 
 from .lonely import (
     Client,
@@ -46,10 +48,19 @@ from .lonely import (
 )
 
 CLASSES: list[type] = [
-    *(Coordinator, Listeners, Outbox, Outgoing, Active, GroupMetrics, RayExporter, RequestTrace),
-    *(LocalServer, ModelServer, Forwards, SimulatedModel),
+    *(
+        Coordinator,
+        Listeners,
+        Outbox,
+        Outgoing,
+        InFlightRequest,
+        GroupMetrics,
+        RayExporter,
+        RequestTrace,
+    ),
+    *(LocalServer, ModelServer, ForwardLoop, SimulatedModel),
     *(WorkLane, ServedLane, Lane, SentPaths, ReceivedPaths),
-    *(Group, Decoder, TokenTree, ServerBatch),
+    *(Group, Decoder, TokenTree, Scheduler),
 ]
 
 INSIDE = {LocalServer}
@@ -57,13 +68,14 @@ INSIDE = {LocalServer}
 
 FATAL = [
     (Coordinator, "_send"),
-    (Coordinator, "_record"),
-    (Coordinator, "_note"),
+    (Coordinator, "_whose"),
+    (Books, "hear"),
+    (Books, "say"),
     (Coordinator, "_start_again"),
     (Coordinator, "status"),
     (Listeners, "sweep"),
     (Outgoing, "send"),
-    (Active, "emit"),
+    (InFlightRequest, "emit"),
     (RayExporter, "export"),
     (RequestTrace, "hear"),
     (LocalServer, "send"),
@@ -76,9 +88,9 @@ FATAL = [
     (Lane, "_fail"),
     (SentPaths, "begin"),
     (ReceivedPaths, "task"),
-    (Forwards, "take"),
-    (Forwards, "_work"),
-    (Forwards, "_compute"),
+    (ForwardLoop, "take"),
+    (ForwardLoop, "_work"),
+    (ForwardLoop, "_compute"),
     (SimulatedModel, "cached"),
     (Group, "admit"),
     (Group, "leave"),
@@ -87,7 +99,7 @@ FATAL = [
     (Group, "lose"),
     (Group, "restore"),
     (GroupMetrics, "lost"),
-    (ServerBatch, "finish"),
+    (Scheduler, "finish"),
 ]
 """Where a stray exception has been, or could be, the end of all news of a request or a server."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dsi_ray.runtime.fatal import die, fatal_errors, supervise
+from dsi_ray.runtime.process.fatal import die, fatal_errors, supervise
 
 _SPAWN = multiprocessing.get_context("forkserver")
 _WENT_ON = 3

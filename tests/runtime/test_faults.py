@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from dsi_ray.core.messages import Role, ServerId
-from dsi_ray.runtime.faults import Faults
+from dsi_ray.runtime.coordinator.faults import Faults
 
 SERVER = ServerId(Role.TARGET, 3)
 

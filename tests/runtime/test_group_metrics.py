@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from dsi_ray.config import Algorithm
 from dsi_ray.core.decoders import Decoder
-from dsi_ray.core.member import Member
+from dsi_ray.core.group.request_state import RequestState
 from dsi_ray.core.messages import Command, Emit, Event, Fail, Role, ServerId
 from dsi_ray.models.base import Sampling
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.active import Active
-from dsi_ray.runtime.jobs import job_of
+from dsi_ray.runtime.coordinator.decode_jobs import job_of
+from dsi_ray.runtime.coordinator.in_flight import InFlightRequest
 from dsi_ray.runtime.metrics import catalogue as names
-from dsi_ray.runtime.metrics.catalogue import CATALOGUE, Kind
+from dsi_ray.runtime.metrics.catalogue import CATALOGUE, MetricKind
 from dsi_ray.runtime.metrics.group import GroupMetrics, Report
 from dsi_ray.runtime.metrics.lanes import Lanes
 from dsi_ray.runtime.metrics.snapshot import Histogram, Snapshot
@@ -56,8 +56,8 @@ class CountedDriver(HostileDriver):
             Decoding(Algorithm.DSI),
         )
         self.trace = RequestTrace(request, Algorithm.DSI, max_spans=10_000)
-        member = Member(job_of(generation), decoder, set())
-        self.active = Active(generation, member, self.trace, lambda chunk: None, 0.0)
+        member = RequestState(job_of(generation), decoder, set())
+        self.active = InFlightRequest(generation, member, self.trace, lambda chunk: None, 0.0)
         self.metrics = GroupMetrics(self.batches)
         self.snapshots: list[Snapshot] = []
 
@@ -132,7 +132,7 @@ def test_counters_never_fall_and_account_for_all_time(
     for snapshot in driver.snapshots:
         now = {(sample.name, *sample.labels): sample.value for sample in snapshot.samples}
         for key, value in before.items():
-            assert CATALOGUE[key[0]].kind is Kind.GAUGE or now[key] >= value, key
+            assert CATALOGUE[key[0]].kind is MetricKind.GAUGE or now[key] >= value, key
         before = now
     length, last = driver.trace.snapshot(driver._now).seconds, driver.snapshots[-1]
     assert all(value <= length for value in values(last, names.SERVER_BUSY_SECONDS).values())
@@ -218,8 +218,8 @@ def test_a_histogram_counts_each_value_in_its_bucket(found: list[float]) -> None
 
 @pytest.mark.parametrize("metric", CATALOGUE.values(), ids=CATALOGUE)
 def test_names_follow_prometheus(metric: names.Metric) -> None:
-    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
-    assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+    assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
+    assert bool(metric.buckets) == (metric.kind is MetricKind.HISTOGRAM)
     assert metric.help.endswith(".")
     assert list(metric.buckets) == sorted(set(metric.buckets))
     assert "ms" not in metric.name.split("_")

@@ -14,12 +14,12 @@ import ray
 
 from dsi_ray.config import ConfigError, EngineConfig
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
+from dsi_ray.runtime.client.groups import Groups
 from dsi_ray.runtime.errors import GroupLost
-from dsi_ray.runtime.groups import Groups
-from dsi_ray.runtime.keeper import Keeper
 from dsi_ray.runtime.request import Chunk
-from dsi_ray.runtime.roster import Roster
+from dsi_ray.runtime.supervisor.group_directory import GroupDirectory
+from dsi_ray.runtime.supervisor.group_supervisor import GroupSupervisor
 from tests.cli.conftest import titles
 
 from .fatal import StrayParams
@@ -217,20 +217,20 @@ def test_groups_without_devices_are_refused_and_leave_nothing(engine: Engine) ->
 
 
 @pytest.fixture
-def keeper(engine: Engine) -> Iterator[Keeper]:
+def keeper(engine: Engine) -> Iterator[GroupSupervisor]:
     """One more group."""
-    with closing(Keeper(engine.config.model_copy(update={"num_groups": 1}))) as keeper:
+    with closing(GroupSupervisor(engine.config.model_copy(update={"num_groups": 1}))) as keeper:
         yield keeper
 
 
-def follow(engine: Engine, keeper: Keeper) -> Engine:
+def follow(engine: Engine, keeper: GroupSupervisor) -> Engine:
     """An engine that uses the groups of a keeper."""
     groups = Groups(keeper.roster)
     keeper.subscribe(groups.update)
     return Engine(engine.config, groups)
 
 
-def test_building_is_tried_again_until_it_succeeds(engine: Engine, keeper: Keeper) -> None:
+def test_building_is_tried_again_until_it_succeeds(engine: Engine, keeper: GroupSupervisor) -> None:
     follower = follow(engine, keeper)
 
     def kill_the_next_too(groups: Statuses) -> bool:
@@ -248,8 +248,8 @@ def test_building_is_tried_again_until_it_succeeds(engine: Engine, keeper: Keepe
 def test_a_coordinator_that_hangs_is_replaced(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dsi_ray.runtime.keeper.PING_S", 0.1)
-    monkeypatch.setattr("dsi_ray.runtime.keeper.HANG_S", 1.0)
+    monkeypatch.setattr("dsi_ray.runtime.supervisor.group_supervisor.PING_S", 0.1)
+    monkeypatch.setattr("dsi_ray.runtime.supervisor.group_supervisor.HANG_S", 1.0)
 
     async def scenario(other: Engine) -> None:
         stream = await begin(other, 1)
@@ -266,7 +266,7 @@ def test_a_coordinator_that_hangs_is_replaced(
 class Client:
     """A process that sends requests to groups that another hosts."""
 
-    def __init__(self, config: EngineConfig, roster: Roster) -> None:
+    def __init__(self, config: EngineConfig, roster: GroupDirectory) -> None:
         self._stream = Engine(config, Groups(roster)).stream([1], ENDLESS)
 
     async def begin(self) -> int:
@@ -276,7 +276,7 @@ class Client:
 
 
 def test_requests_of_a_dead_client_end_and_their_group_lives(
-    engine: Engine, keeper: Keeper
+    engine: Engine, keeper: GroupSupervisor
 ) -> None:
     follower = follow(engine, keeper)
     client = ray.remote(Client).options(num_cpus=0).remote(engine.config, keeper.roster)

@@ -3,7 +3,7 @@
 import pytest
 
 from dsi_ray.config import ConfigError, EngineConfig
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dsi_ray.core.messages import Ended, Event, Output, Reason, Role, ServerId
-from dsi_ray.runtime.transport.frames import (
+from dsi_ray.core.messages import Ended, EndReason, Event, Output, Role, ServerId
+from dsi_ray.runtime.transport.lanes.frames import (
     Abandon,
     Deliveries,
     EventsFrame,
@@ -19,7 +19,7 @@ from dsi_ray.runtime.transport.frames import (
     unpack,
     unpacker,
 )
-from dsi_ray.runtime.transport.lane import Lane, LaneEnded
+from dsi_ray.runtime.transport.lanes.lane import Lane, LaneEnded
 
 from .lonely import MortalLaneServer, Mortals, generation, lonely_coordinator, until_well
 
@@ -68,7 +68,7 @@ def test_a_flood_of_news_of_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPa
         expected = (await group.complete(generation())).tokens
         flooding = servers[VICTIMS[0]]
         assert isinstance(flooding, MortalLaneServer)
-        news: list[Event] = [Output(10**9, 0, (1,), True), Ended(10**9 + 1, Reason.DONE)]
+        news: list[Event] = [Output(10**9, 0, (1,), True), Ended(10**9 + 1, EndReason.DONE)]
         pairs = [(e, None) if isinstance(e, Output) else (None, e) for e in news * 500]
         for frame in (EventsFrame(pairs), Unknown(list(range(10**9, 10**9 + 1000)))):
             for _ in range(200):

@@ -9,10 +9,10 @@ import pytest
 import ray
 
 from dsi_ray.config import EngineConfig, Transport
-from dsi_ray.runtime.coordinator import GroupInfo
-from dsi_ray.runtime.group_handle import GroupHandle
-from dsi_ray.runtime.hosted_group import HostedGroup
+from dsi_ray.runtime.client.group_handle import GroupHandle
+from dsi_ray.runtime.group_info import GroupInfo
 from dsi_ray.runtime.request import Generation
+from dsi_ray.runtime.supervisor.hosted_group import HostedGroup
 
 from .lonely import generation, until
 

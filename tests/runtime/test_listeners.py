@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.core.messages import FinishReason
-from dsi_ray.runtime import clients
-from dsi_ray.runtime.active import Deliver
-from dsi_ray.runtime.listeners import EARLY, Listeners
+from dsi_ray.runtime.coordinator import clients
+from dsi_ray.runtime.coordinator.in_flight import Deliver
 from dsi_ray.runtime.request import TokenChunk
+from dsi_ray.runtime.transport.calls.listeners import EARLY, Listeners
 
 from .lonely import Client, generation, lonely_coordinator, until, until_well
 

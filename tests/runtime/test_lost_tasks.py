@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from dsi_ray.core.messages import Reason, Role, ServerId
+from dsi_ray.core.messages import EndReason, Role, ServerId
 from dsi_ray.runtime.metrics import catalogue as names
 from dsi_ray.runtime.metrics.snapshot import Snapshot
-from dsi_ray.runtime.trace.spans import Outcome
+from dsi_ray.runtime.trace.spans import SpanOutcome
 
 from .lonely import Client, Mortals, generation, lonely_coordinator, until_well
 
@@ -31,10 +31,10 @@ def test_the_tasks_of_a_dead_server_are_lost(monkeypatch: pytest.MonkeyPatch, ro
         status = await until_well(group)
         metrics: Snapshot = status["metrics"]
         values = {(name, *labels): value for name, labels, value in metrics.samples}
-        assert values[names.TASK_ENDS, role, Reason.LOST] >= 1
+        assert values[names.TASK_ENDS, role, EndReason.LOST] >= 1
         assert values[names.SERVER_LOSSES, str(victim)] == 1
         (trace,) = await group.trace(request.id, 0.0)
-        ends = [span.end for span in trace.spans if span.outcome is Outcome.FAILED]
+        ends = [span.end for span in trace.spans if span.outcome is SpanOutcome.FAILED]
         assert ends and max(ends) < trace.seconds
 
     asyncio.run(scenario())

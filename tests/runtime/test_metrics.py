@@ -8,7 +8,7 @@ import pytest
 from dsi_ray.config import EngineConfig
 from dsi_ray.core.messages import Role
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.metrics import catalogue as names
 from dsi_ray.runtime.metrics.catalogue import CATALOGUE
 from dsi_ray.runtime.metrics.ray_export import RayExporter

@@ -14,10 +14,10 @@ import pytest
 from dsi_ray.config import EngineConfig
 from dsi_ray.models.simulated import target_token
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.errors import GroupLost
-from dsi_ray.runtime.many_nodes import many_nodes
-from loadtest.faults.chaos import Faults, Load, Outcome, prompt, run, strike
+from dsi_ray.runtime.ray.many_nodes import many_nodes
+from loadtest.faults.chaos import Faults, Load, prompt, run, strike
 from loadtest.faults.in_process import EngineService, node_of, nodes_elsewhere
 
 # No heartbeat for so long, and Ray takes a node for dead: by default 15 s.

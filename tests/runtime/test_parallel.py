@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM
 from dsi_ray.config import Algorithm, EngineConfig, ModelConfig
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
-from dsi_ray.runtime.followers import Follower
-from dsi_ray.runtime.model_server import ModelServer
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.request import Decoding
+from dsi_ray.runtime.server.model_server import ModelServer
+from dsi_ray.runtime.server.rank_workers import RankWorker
 
 from .conftest import generated, random_prompts
 
@@ -44,7 +44,7 @@ def test_dsi_with_one_target_server_of_two_devices(model_folder: Path) -> None:
 def test_a_server_does_not_outlive_a_follower(model_folder: Path) -> None:
     config = target(model_folder)
     name, group = ServerId(Role.TARGET, 0), 0
-    follower = ray.remote(Follower).remote(config, name, group, 1)
+    follower = ray.remote(RankWorker).remote(config, name, group, 1)
     server: Any = ray.remote(ModelServer).remote(config, name, group, [follower])
     ray.get(server.load.remote())
     events = server.stream.options(num_returns="streaming").remote()

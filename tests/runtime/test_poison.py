@@ -2,7 +2,7 @@
 
 import asyncio
 
-from dsi_ray.core.blame import CONVICTED
+from dsi_ray.core.group.poison import CONVICTED
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.errors import EngineError
 

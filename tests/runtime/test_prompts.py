@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.config import ModelConfig
-from dsi_ray.models.tokenizer import SimulatedTokenizer, load_tokenizer
+from dsi_ray.models.text.tokenizer import SimulatedTokenizer, load_tokenizer
+from dsi_ray.runtime.client.prompts import Prompts
 from dsi_ray.runtime.errors import RequestError
-from dsi_ray.runtime.prompts import Prompts
 
 DEMO = load_tokenizer(ModelConfig(model="demo"))
 PROMPTS = Prompts(DEMO, 64)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from dsi_ray.core.messages import FinishReason, TokenLogprobs
-from dsi_ray.models.text_stream import TextStream
-from dsi_ray.runtime.reply import Reply, complete
+from dsi_ray.models.text.text_stream import TextStream
+from dsi_ray.runtime.client.output_processor import OutputProcessor, complete
 from dsi_ray.runtime.request import RequestStats, TokenChunk, join
 
 STATS = RequestStats(1, 4, 1.0, 1.0, 1.0, 0, 0, 0, 4, 0, 0, 8, seed=3)
@@ -33,7 +33,7 @@ def chunk(*tokens: int, last: bool = False) -> TokenChunk:
 
 
 def test_they_come_with_their_tokens() -> None:
-    reply = Reply(TextStream(Letters()))
+    reply = OutputProcessor(TextStream(Letters()))
     chunks = [*reply.push(chunk(1, 2)), *reply.push(chunk(3, last=True))]
     assert [c.logprobs for c in chunks] == [entries(1, 2), entries(3)]
     assert complete(chunks).logprobs == entries(1, 2, 3)
@@ -41,7 +41,7 @@ def test_they_come_with_their_tokens() -> None:
 
 
 def test_bug_7_none_are_left_of_what_a_stop_string_cuts_off() -> None:
-    reply = Reply(TextStream(Letters(), stop=("d",)))
+    reply = OutputProcessor(TextStream(Letters(), stop=("d",)))
     chunks = [*reply.push(chunk(1, 2, 3, 4, 5)), *reply.push(chunk(6, last=True))]
     whole = complete(chunks)
     assert whole.tokens == (1, 2, 3)
@@ -56,7 +56,7 @@ def test_whole_answers_are_joined_in_order() -> None:
 @pytest.mark.parametrize("stop", [(), ("cd",), ("zz",)])
 @pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.STOP])
 def test_each_token_has_an_offset(stop: tuple[str, ...], reason: FinishReason) -> None:
-    reply = Reply(TextStream(Letters(), stop=stop))
+    reply = OutputProcessor(TextStream(Letters(), stop=stop))
     last = replace(chunk(3, 4), finish_reason=reason, stats=STATS)
     chunks = [*reply.push(chunk(1, 2)), *reply.push(last)]
     assert [len(c.offsets) for c in chunks] == [len(c.tokens) for c in chunks]

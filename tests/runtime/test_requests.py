@@ -16,7 +16,7 @@ import torch
 
 from dsi_ray.config import Algorithm, EngineConfig
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.errors import RequestError
 from dsi_ray.runtime.request import Decoding
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.runtime import router
+from dsi_ray.runtime.client import router
+from dsi_ray.runtime.client.router import BLOCK, Router
 from dsi_ray.runtime.errors import EngineError
-from dsi_ray.runtime.router import BLOCK, Router
 
 GROUPS = 3
 Prompt = tuple[int, ...]

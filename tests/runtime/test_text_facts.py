@@ -9,7 +9,7 @@ import pytest
 
 from dsi_ray.config import ConfigError, EngineConfig
 from dsi_ray.models.base import ModelInfo
-from dsi_ray.runtime.text_facts import sampling_defaults, text_facts
+from dsi_ray.runtime.client.text_facts import sampling_defaults, text_facts
 
 TARGET = ModelInfo("m", 10, 20, (2, 7), 0, "float32", "cpu")
 ADVISED = dataclasses.replace(TARGET, sampling_defaults=(("temperature", 0.6), ("top_k", 20)))

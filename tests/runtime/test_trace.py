@@ -11,7 +11,7 @@ from dsi_ray.core.commit import StopCriteria
 from dsi_ray.core.decoders import Request
 from dsi_ray.core.messages import Role, ServerId
 from dsi_ray.runtime.trace.recorder import TraceRecorder
-from dsi_ray.runtime.trace.spans import Commit, Kind, Outcome, Span, Trace
+from dsi_ray.runtime.trace.spans import Commit, Span, SpanKind, SpanOutcome, Trace
 from tests.core.scenario import ALGORITHMS, Scenario
 from tests.core.strategies import scenarios
 from tests.runtime.traced import traced
@@ -31,16 +31,16 @@ def check(trace: Trace) -> None:
             assert 0 <= span.begin <= span.end <= trace.seconds
             assert 0 <= span.accepted <= span.drafts
             if span.forwards and span.server.role is Role.TARGET:
-                assert (span.kind is Kind.VERIFICATION) == (span.drafts > 0)
+                assert (span.kind is SpanKind.VERIFICATION) == (span.drafts > 0)
         for earlier, later in zip(spans, spans[1:], strict=False):
             assert earlier.end <= later.begin
-        running = [span for span in spans if span.outcome is Outcome.RUNNING]
+        running = [span for span in spans if span.outcome is SpanOutcome.RUNNING]
         assert running in ([], spans[-1:])
         assert not (running and trace.over)
     times = [commit.time for commit in trace.commits]
     assert times == sorted(times)
     if trace.over:
-        assert all(span.outcome is not Outcome.PENDING for span in trace.spans)
+        assert all(span.outcome is not SpanOutcome.PENDING for span in trace.spans)
 
 
 @algorithms
@@ -82,11 +82,13 @@ def test_is_what_happened_where_messages_are_free(algorithm: str, scenario: Scen
     assert whole == Counter(
         (span.server, span.begin, span.end)
         for span in seen
-        if span.outcome is not Outcome.CANCELLED and span.end > span.begin
+        if span.outcome is not SpanOutcome.CANCELLED and span.end > span.begin
     )
     stopped = Counter((span.server, span.begin, span.end) for span in true if span.stopped)
     assert stopped == Counter(
-        (span.server, span.begin, span.end) for span in seen if span.outcome is Outcome.CANCELLED
+        (span.server, span.begin, span.end)
+        for span in seen
+        if span.outcome is SpanOutcome.CANCELLED
     )
 
 
@@ -96,7 +98,7 @@ def test_counts_are_the_decoders(algorithm: str, scenario: Scenario) -> None:
     driver = traced(scenario, algorithm)
     driver()
     counts = driver.decoder.counts
-    drafts = [span for span in driver.trace.spans if span.kind is Kind.DRAFT]
+    drafts = [span for span in driver.trace.spans if span.kind is SpanKind.DRAFT]
     targets = [span for span in driver.trace.spans if span.server.role is Role.TARGET]
     assert sum(span.forwards for span in targets) == counts.target_forwards
     assert sum(span.forwards for span in drafts) == counts.drafter_forwards
@@ -110,7 +112,9 @@ def test_plain_decoding_wastes_nothing(scenario: Scenario) -> None:
     spans = driver.trace.spans
     first = len(scenario.prompt)
     assert [span.start for span in spans] == list(range(first, first + len(text)))
-    assert {(span.kind, span.outcome) for span in spans} == {(Kind.PLAIN_STEP, Outcome.ACCEPTED)}
+    assert {(span.kind, span.outcome) for span in spans} == {
+        (SpanKind.DECODE_STEP, SpanOutcome.ACCEPTED)
+    }
 
 
 @given(scenario=scenarios(min_drafters=1, max_drafters=1, silent=False))
@@ -118,11 +122,11 @@ def test_taking_turns_sees_every_rejection(scenario: Scenario) -> None:
     driver = traced(scenario, "si")
     driver()
     tree, trace = driver.decoder.tree, driver.trace
-    checks = [span for span in trace.spans if span.kind is Kind.VERIFICATION]
-    assert sum(span.outcome is Outcome.REJECTED for span in checks) == tree.rejected
-    drafts = [span for span in trace.spans if span.kind is Kind.DRAFT and span.tokens]
+    checks = [span for span in trace.spans if span.kind is SpanKind.VERIFICATION]
+    assert sum(span.outcome is SpanOutcome.REJECTED for span in checks) == tree.rejected
+    drafts = [span for span in trace.spans if span.kind is SpanKind.DRAFT and span.tokens]
     assert sum(span.accepted for span in drafts) == tree.accepted
-    assert sum(span.outcome is Outcome.REJECTED for span in drafts) == tree.rejected
+    assert sum(span.outcome is SpanOutcome.REJECTED for span in drafts) == tree.rejected
 
 
 @algorithms

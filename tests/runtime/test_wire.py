@@ -4,7 +4,7 @@ from dsi_ray.core.messages import Mode, Output, Role, ServerId, Task
 from dsi_ray.core.path import Path
 from dsi_ray.models.base import Sampling
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.wire import Work, pack_events, pack_work, unpack_events, unpack_work
+from dsi_ray.runtime.transport.work import Work, pack_events, pack_work, unpack_events, unpack_work
 
 PROPOSALS = (b"", bytes(range(256)))
 SAMPLING = Sampling(SamplingParams(temperature=1), 1, rejection=True)

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from dsi_ray.config import Algorithm
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.serving.api import build_api
 from dsi_ray.serving.config import ServingConfig
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import dsi_ray
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 
 OWNERS = ("group", "ingress")
 CHAT = [{"role": "user", "content": "hello"}]

@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from dsi_ray.serving.aside import Aside
+from dsi_ray.serving.admission.aside import Aside
 from dsi_ray.serving.client import client
 from dsi_ray.serving.errors import ApiError
-from dsi_ray.serving.metrics import Metrics
+from dsi_ray.serving.metrics import ServiceMetrics
 
 from .asgi import until
 from .test_overload import Site
@@ -22,7 +22,9 @@ class Desk:
     def __init__(self, **limits: Any) -> None:
         self.gate = threading.Event()
         self.done: list[str] = []
-        self.aside = Aside(**{"waiting": 100, "per_client": None, **limits}, metrics=Metrics(0))
+        self.aside = Aside(
+            **{"waiting": 100, "per_client": None, **limits}, metrics=ServiceMetrics(0)
+        )
 
     def work(self, name: str) -> str:
         self.gate.wait()

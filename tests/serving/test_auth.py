@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsi_ray.config import ConfigError
-from dsi_ray.serving.auth import KEYS_VARIABLE, Auth, read_keys
 from dsi_ray.serving.config import ServingConfig
+from dsi_ray.serving.middleware.auth import KEYS_VARIABLE, Auth, read_keys
 
 from .asgi import Answer, Echo, call, scope
 

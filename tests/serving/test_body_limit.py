@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from dsi_ray.serving.body_limit import BodyLimit
 from dsi_ray.serving.config import ServingConfig
+from dsi_ray.serving.middleware.body_limit import BodyLimit
 
 from .asgi import Answer, Echo, call, scope, until
 

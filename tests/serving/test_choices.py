@@ -8,7 +8,7 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletion
 
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 
 PROMPT = "class Stack:\n    "
 CHAT = [{"role": "system", "content": "Answer in code."}, {"role": "user", "content": "sort"}]

@@ -7,9 +7,9 @@ import openai
 import pytest
 from openai.types import Completion
 
-from dsi_ray.experiments.prompts import held_out_code
+from dsi_ray.experiments.bench.prompts import held_out_code
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 
 PROMPTS = [*held_out_code(2), "# Ünïcödé 🙂\n"]
 MANY = 40

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 
 PROMPT = "def main(argv):\n    "
 CHAT = [{"role": "user", "content": "print the numbers from 1 to 10"}]

@@ -8,10 +8,10 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from dsi_ray.config import ModelConfig
-from dsi_ray.models.tokenizer import load_tokenizer
+from dsi_ray.models.text.tokenizer import load_tokenizer
+from dsi_ray.runtime.client.prompts import Prompts
 from dsi_ray.runtime.errors import RequestError
-from dsi_ray.runtime.prompts import Prompts
-from dsi_ray.serving.conversation import encode_chat
+from dsi_ray.serving.openai.conversation import encode_chat
 from dsi_ray.serving.schema.chat import Conversation
 
 DEMO = load_tokenizer(ModelConfig(model="demo"))

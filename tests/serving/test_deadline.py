@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from dsi_ray.serving.deadline import Deadline, within
 from dsi_ray.serving.errors import ApiError
+from dsi_ray.serving.middleware.deadline import Deadline, within
 
 
 class Source:

@@ -7,7 +7,7 @@ import ray
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from dsi_ray.serving.edge import Edge
+from dsi_ray.serving.middleware.edge import Edge
 
 from .asgi import scope
 

@@ -6,7 +6,7 @@ import pytest
 
 from dsi_ray.runtime.errors import EngineError, RequestError
 from dsi_ray.serving.errors import ApiError, to_api_error
-from dsi_ray.serving.request_id import request_id
+from dsi_ray.serving.middleware.request_id import request_id
 
 
 def test_envelope_has_all_four_keys() -> None:

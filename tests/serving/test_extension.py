@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from dsi_ray.config import EngineConfig, Verification
-from dsi_ray.serving.extension import DsiOptions
+from dsi_ray.serving.openai.extension import DsiOptions
 
 
 def test_verification_is_the_servers_unless_said() -> None:

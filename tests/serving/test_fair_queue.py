@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.serving.fair_queue import FairQueue, Limits, Reason, Refused, Ticket
+from dsi_ray.serving.admission.fair_queue import (
+    FairQueue,
+    Limits,
+    QueueRefusal,
+    RefusalReason,
+    Ticket,
+)
 
 Arrival = tuple[str, int, int]
 """A client, its generations and their tokens."""
@@ -54,7 +60,7 @@ class House:
             if client in (None, stay.ticket.client) and inside in (None, stay.ticket.inside)
         ]
 
-    def arrive(self, client: str, generations: int, tokens: int) -> Reason | None:
+    def arrive(self, client: str, generations: int, tokens: int) -> RefusalReason | None:
         """Sends a request; returns why it was turned away, if it was."""
         stay = Stay(
             Ticket(client, generations, tokens, lambda: self._entered(stay)),
@@ -64,7 +70,7 @@ class House:
         self.stays.append(stay)
         try:
             self.queue.arrive(stay.ticket)
-        except Refused as refused:
+        except QueueRefusal as refused:
             self.stays.remove(stay)
             return refused.reason
         return None
@@ -113,14 +119,16 @@ def check(house: House) -> None:
     assert not heads or not all(house.fits(head.generations, head.tokens) for head in heads)
 
 
-def expected_refusal(house: House, client: str, generations: int, tokens: int) -> Reason | None:
+def expected_refusal(
+    house: House, client: str, generations: int, tokens: int
+) -> RefusalReason | None:
     """Why a request has to be turned away, if it has."""
     limits, waiting = house.queue.limits, house.of(inside=False)
     held = sum(stay.ticket.generations for stay in house.of(client))
     if limits.per_client is not None and held + generations > limits.per_client:
-        return Reason.CLIENT_LIMIT
+        return RefusalReason.CLIENT_LIMIT
     must_wait = bool(waiting) or not house.fits(generations, tokens)
-    return Reason.QUEUE_FULL if must_wait and len(waiting) == limits.queued else None
+    return RefusalReason.QUEUE_FULL if must_wait and len(waiting) == limits.queued else None
 
 
 @given(limits, histories)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dsi_ray.serving.deadline import Deadline
+from dsi_ray.serving.admission.fair_queue import Limits
+from dsi_ray.serving.admission.gate import Gate
 from dsi_ray.serving.errors import ApiError
-from dsi_ray.serving.fair_queue import Limits
-from dsi_ray.serving.gate import Gate
-from dsi_ray.serving.metrics import Metrics
+from dsi_ray.serving.metrics import ServiceMetrics
+from dsi_ray.serving.middleware.deadline import Deadline
 
 from .asgi import until
 
@@ -47,9 +47,9 @@ class Visit:
 Scenario = Callable[[Gate], Coroutine[Any, Any, None]]
 
 
-def run(limits: Limits, scenario: Scenario) -> Metrics:
+def run(limits: Limits, scenario: Scenario) -> ServiceMetrics:
     """Runs a scenario; afterwards nobody may be left."""
-    metrics = Metrics(ingress=0)
+    metrics = ServiceMetrics(ingress=0)
     gate = Gate(limits, metrics)
     asyncio.run(scenario(gate))
     load = gate.load

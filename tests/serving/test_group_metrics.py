@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dsi_ray.runtime.metrics import catalogue as names
-from dsi_ray.runtime.metrics.catalogue import CATALOGUE, Kind
+from dsi_ray.runtime.metrics.catalogue import CATALOGUE, MetricKind
 from dsi_ray.runtime.metrics.snapshot import Distribution, Sample, Snapshot
 from dsi_ray.serving.group_metrics import UP, VLLM, GroupCollector, Snapshots
 
@@ -36,7 +36,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     """A value for every metric."""
     samples, histograms = [], {}
     for metric in CATALOGUE.values():
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             size = len(metric.buckets) + 1
             counts = draw(st.lists(st.integers(0, 9), min_size=size, max_size=size))
             histograms[metric.name] = Distribution(tuple(counts), draw(st.floats(0, 9)))
@@ -89,5 +89,5 @@ def test_vllm_bench_finds_what_it_sums() -> None:
 _EMPTY = {
     metric.name: Distribution((0,) * (len(metric.buckets) + 1), 0.0)
     for metric in CATALOGUE.values()
-    if metric.kind is Kind.HISTOGRAM
+    if metric.kind is MetricKind.HISTOGRAM
 }

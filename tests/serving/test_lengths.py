@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.serving.lengths import OutputLengths
+from dsi_ray.serving.admission.lengths import OutputLengths
 
 from .asgi import until
 from .test_overload import Site, run

@@ -14,7 +14,7 @@ import openai
 import pytest
 from starlette.types import Message
 
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.serving.api import build_api
 from dsi_ray.serving.config import ServingConfig
 

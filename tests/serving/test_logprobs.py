@@ -13,11 +13,11 @@ from transformers import PreTrainedTokenizerFast
 
 from dsi_ray.config import ModelConfig
 from dsi_ray.core.messages import TokenLogprobs
-from dsi_ray.models.text_stream import TextStream
-from dsi_ray.models.token_bytes import TokenBytes
-from dsi_ray.models.tokenizer import load_tokenizer
+from dsi_ray.models.text.text_stream import TextStream
+from dsi_ray.models.text.token_bytes import TokenBytes
+from dsi_ray.models.text.tokenizer import load_tokenizer
 from dsi_ray.runtime.request import Chunk
-from dsi_ray.serving.logprobs import chat_logprobs, completion_logprobs
+from dsi_ray.serving.openai.logprobs import chat_logprobs, completion_logprobs
 
 DEMO = load_tokenizer(ModelConfig(model="demo"))
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from dsi_ray.serving.merge import merge
+from dsi_ray.serving.openai.merge import merge
 
 
 class Source:

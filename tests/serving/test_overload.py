@@ -13,7 +13,7 @@ import httpx
 import openai
 import pytest
 
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.serving.api import build_api
 from dsi_ray.serving.config import ServingConfig
 

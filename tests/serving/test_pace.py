@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsi_ray.serving.pace import Pace
+from dsi_ray.serving.admission.service_rate import ServiceRate
 
 counts = st.integers(0, 1000)
 
 
-def steady(seconds: float) -> Pace:
+def steady(seconds: float) -> ServiceRate:
     """Every request is inside for this long."""
-    pace = Pace()
+    pace = ServiceRate()
     for _ in range(5):
         pace.left(seconds)
     return pace
@@ -27,7 +27,7 @@ def test_little_s_law() -> None:
 def test_it_is_a_second_at_least_and_grows_with_the_queue(
     seconds: float, inside: int, waiting: int, awaited: int
 ) -> None:
-    for pace in (Pace(), steady(seconds)):
+    for pace in (ServiceRate(), steady(seconds)):
         estimate = pace.retry_after_s(inside, waiting, awaited)
         assert 1 <= estimate <= pace.retry_after_s(inside, waiting + 1, awaited)
 

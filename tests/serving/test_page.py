@@ -13,7 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from dsi_ray.experiments.prompts import held_out_code
+from dsi_ray.experiments.bench.prompts import held_out_code
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 EXECUTABLE = os.environ.get("DSI_RAY_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
@@ -121,7 +121,7 @@ def test_a_prompt_gives_text_and_lanes_and_a_comparison(page: Page, http: httpx.
     page.click("#compare")
     wait_until_ready(page)
     assert lanes(page) == ["drafter-0", "target-0", "target-0"]
-    assert page.evaluate(f"{PAINTED}('--plain-step')")
+    assert page.evaluate(f"{PAINTED}('--decode-step')")
     assert page.inner_text("#status").startswith("The same text, ")
     assert "DSI beside non-SI" in page.inner_text("#figures")
     for width, height in ((1280, 900), (390, 844)):
@@ -148,7 +148,7 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
     page.keyboard.press("ArrowRight")
     assert page.inner_text("#detail").startswith("drafter-0: draft, token")
     page.keyboard.press("ArrowDown")
-    assert page.inner_text("#detail").startswith("target-0: plain step, token 1")
+    assert page.inner_text("#detail").startswith("target-0: decode step, token 1")
     spacer = page.locator("#spacer")
     width = "(element) => getComputedStyle(element).width"
     fitting = spacer.evaluate(width)

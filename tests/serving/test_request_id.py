@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from dsi_ray.serving.request_id import RequestId, request_id
+from dsi_ray.serving.middleware.request_id import RequestId, request_id
 
 from .asgi import call, scope
 

@@ -11,7 +11,7 @@ import pytest
 from dsi_ray.config import Algorithm
 from dsi_ray.demo import TARGET_DIR
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.serving.config import ServingConfig
 
 from .conftest import Api

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 
 PROMPT = "import os\n\n\ndef main(argv):\n"
 LONG = 48

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from dsi_ray.params import Guide, SamplingParams
-from dsi_ray.runtime.engine import Engine
+from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.errors import RequestError
 
 SCHEMA = {

@@ -7,7 +7,7 @@ import openai
 import pytest
 from pydantic import TypeAdapter
 
-from dsi_ray.experiments.prompts import held_out_code
+from dsi_ray.experiments.bench.prompts import held_out_code
 from dsi_ray.runtime.trace.chrome import ChromeTrace
 
 PROMPTS = held_out_code(2)

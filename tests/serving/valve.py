@@ -8,10 +8,10 @@ from typing import Any
 from dsi_ray.config import EngineConfig
 from dsi_ray.core.messages import FinishReason
 from dsi_ray.models.base import ModelInfo
-from dsi_ray.models.tokenizer import SimulatedTokenizer
+from dsi_ray.models.text.tokenizer import SimulatedTokenizer
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.admission import check_request
-from dsi_ray.runtime.prompts import Prompts
+from dsi_ray.runtime.client.prompts import Prompts
+from dsi_ray.runtime.client.request_check import check_request
 from dsi_ray.runtime.request import Chunk, Decoding, RequestStats
 
 VOCABULARY = 100

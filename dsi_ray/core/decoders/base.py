@@ -5,26 +5,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dsi_ray.core.board import LiveTask, TaskBoard
 from dsi_ray.core.commit import StopCriteria
+from dsi_ray.core.decoders.board import LiveTask, TaskBoard
 from dsi_ray.core.messages import (
     Cancel,
     Command,
     Emit,
     Ended,
+    EndReason,
     Event,
     Fail,
     FinishReason,
     Mode,
     Output,
-    Reason,
     Role,
     ServerId,
     Start,
     Task,
     TokenLogprobs,
 )
-from dsi_ray.core.tree import Node, TokenTree
+from dsi_ray.core.tree import TokenTree, TreeNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +218,11 @@ class Decoder(ABC):
         board.end(live)
         filled = self._filling.pop(event.task, None)
         match event.reason:
-            case Reason.DONE if filled is not None:
+            case EndReason.DONE if filled is not None:
                 board.add(filled)
-            case Reason.FAILED | Reason.LOST:
+            case EndReason.FAILED | EndReason.LOST:
                 return self._apply_failure(board, live, event)
-            case Reason.CANCELLED | Reason.REPLACED:
+            case EndReason.CANCELLED | EndReason.REPLACED:
                 self.counts.cancelled_tasks += 1
         return None
 
@@ -246,7 +246,7 @@ class Decoder(ABC):
         """
         server = live.task.server
         board.retire(server)
-        if server.role is Role.TARGET and event.reason is Reason.FAILED:
+        if server.role is Role.TARGET and event.reason is EndReason.FAILED:
             return Fail(event.error or f"{server} failed", event.param)
         return None
 
@@ -257,7 +257,7 @@ class Decoder(ABC):
         self.verifying.start(task, [], Mode.REPLACE)
         return Start(task, Mode.REPLACE)
 
-    def _verify(self, server: ServerId, mode: Mode, nodes: list[Node], *, alone: bool) -> Start:
+    def _verify(self, server: ServerId, mode: Mode, nodes: list[TreeNode], *, alone: bool) -> Start:
         """A task for a target server that reports at ``nodes``, a stretch of a path."""
         tokens = self.tree.tokens_to(nodes[-1])
         task = Task(
@@ -273,7 +273,7 @@ class Decoder(ABC):
         self.verifying.start(task, nodes, mode)
         return Start(task, mode)
 
-    def _draft(self, server: ServerId, mode: Mode, tip: Node, limit: int, report: int) -> Start:
+    def _draft(self, server: ServerId, mode: Mode, tip: TreeNode, limit: int, report: int) -> Start:
         """A task for a drafter that goes on from ``tip`` while the position is below ``limit``."""
         task = Task(
             next(self.request.task_ids),

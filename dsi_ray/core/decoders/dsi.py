@@ -2,11 +2,17 @@
 
 from dataclasses import dataclass
 
-from dsi_ray.core.board import LiveTask, TaskBoard
 from dsi_ray.core.decoders.base import Decoder, Request, cancel
+from dsi_ray.core.decoders.board import LiveTask, TaskBoard
+from dsi_ray.core.decoders.dispatch import (
+    Place,
+    idle_servers,
+    place_anchor,
+    place_block,
+    stale_servers,
+)
 from dsi_ray.core.messages import Command, Ended, Event, Fail, Mode, Output, ServerId, Start
-from dsi_ray.core.placement import Place, idle_servers, place_anchor, place_block, stale_servers
-from dsi_ray.core.tree import Node, State
+from dsi_ray.core.tree import NodeState, TreeNode
 
 _SHORT_PROMPT = 16
 """A forward of this many tokens takes about as long as one of a single token."""
@@ -21,10 +27,10 @@ class Plan:
         run_ahead: Most tokens between the last committed one and the end of a draft; 0 does
             without drafts.
         first_block: With one target server: after a rejection this many drafts, as soon as they
-            are there, replace the plain step that began meanwhile. That pays in the mean where
+            are there, replace the decode step that began meanwhile. That pays in the mean where
             drafts are cheap, and costs the guarantee that no text takes longer than plain
             decoding; 0 lets the step run to its end.
-        far: Messages take a good part of a target forward. Then a plain step is given up only for
+        far: Messages take a good part of a target forward. Then a decode step is given up only for
             one that surely began earlier: otherwise every rejection may cost a round trip. Where
             messages are short, the server that this frees too late would be the greater loss.
     """
@@ -44,7 +50,7 @@ class Plan:
 @dataclass(slots=True)
 class _Drafter:
     server: ServerId
-    tip: Node
+    tip: TreeNode
     """The end of its path, as far as it was heard."""
     live: LiveTask | None = None
     silent: bool = False
@@ -52,7 +58,7 @@ class _Drafter:
     sent: int = 0
     """The position up to which its path went into blocks."""
 
-    began: Node | None = None
+    began: TreeNode | None = None
     """After which its last task began to draft."""
 
 
@@ -127,15 +133,15 @@ class DSI(Decoder):
         horizon = min(root.position + 1 + self.plan.run_ahead, end)
         mode = Mode.REPLACE
         if drafter.live is not None:
-            if drafter.tip.state is State.AHEAD:
+            if drafter.tip.state is NodeState.AHEAD:
                 # Let it run on before it gets to its limit, a message for several tokens.
                 if horizon - drafter.live.task.limit < max(1, self.plan.run_ahead // 2):
                     return []
                 mode = Mode.QUEUE
-            elif drafter.tip.state is State.COMMITTED:
+            elif drafter.tip.state is NodeState.COMMITTED:
                 # The target was faster; what is on its way may still be ahead.
                 return []
-        if drafter.tip.state is not State.AHEAD:
+        if drafter.tip.state is not NodeState.AHEAD:
             drafter.tip, drafter.silent = self._survivor(drafter.tip), False
             drafter.sent = drafter.tip.position
         room = horizon - drafter.tip.position - 1
@@ -156,7 +162,7 @@ class DSI(Decoder):
         live, drafter.live = drafter.live, None
         return [] if live is None else [cancel(self.drafting, live)]
 
-    def _survivor(self, tip: Node) -> Node:
+    def _survivor(self, tip: TreeNode) -> TreeNode:
         """Where a drafter goes on that is off its path: where the first that is still on one is.
 
         What is judged already needs no draft: its path goes on behind that. Nor does a drafter go
@@ -164,12 +170,12 @@ class DSI(Decoder):
         """
         own, root = self.tree.survivor(tip), self.tree.root
         for drafter in self._drafters:
-            if drafter.tip.state is State.AHEAD and drafter.tip is not root:
+            if drafter.tip.state is NodeState.AHEAD and drafter.tip is not root:
                 ahead = self.tree.survivor(drafter.tip)
                 return own if ahead in self.tree.path(own) else ahead
         return own
 
-    def _closes(self, tip: Node, limit: int) -> bool:
+    def _closes(self, tip: TreeNode, limit: int) -> bool:
         """Whether no draft follows ``tip``: the text ends there or the limit is reached."""
         ends = tip.token in self.request.draft_stops and tip is not self.tree.root
         return ends or tip.position + 1 >= limit
@@ -180,12 +186,12 @@ class DSI(Decoder):
         promised = self.verifying.promised()
         if root in promised:
             return []
-        tips = (d.tip for d in self._drafters if d.tip.state is State.AHEAD)
+        tips = (d.tip for d in self._drafters if d.tip.state is NodeState.AHEAD)
         path = self.tree.path(next(tips, root))
         return [self._start_block(place_anchor(self.verifying), _uncovered(path, promised))]
 
     def _overtake(self, drafter: _Drafter) -> list[Command]:
-        """Puts the first block after a rejection in place of the plain step that began with it.
+        """Puts the first block after a rejection in place of the decode step that began with it.
 
         A long prompt's own step is left alone: it computes more than one token.
         """
@@ -229,10 +235,10 @@ class DSI(Decoder):
         return sum(
             (drafter.live.task.limit - drafter.sent - 1) // self.plan.lookahead
             for drafter in self._drafters
-            if drafter.live is not None and drafter.tip.state is State.AHEAD
+            if drafter.live is not None and drafter.tip.state is NodeState.AHEAD
         )
 
-    def _is_whole(self, block: list[Node], drafter: _Drafter) -> bool:
+    def _is_whole(self, block: list[TreeNode], drafter: _Drafter) -> bool:
         """Whether a block has the whole lookahead, or had before the target came some of its way.
 
         To wait for others then would cost the drafts that are there.
@@ -240,20 +246,20 @@ class DSI(Decoder):
         drafted = drafter.tip.position - drafter.sent
         return max(len(block), drafted) >= self.plan.lookahead
 
-    def _final(self, block: list[Node], drafter: _Drafter) -> bool:
+    def _final(self, block: list[TreeNode], drafter: _Drafter) -> bool:
         """Whether ``block`` will not grow, so that it need not have the whole lookahead."""
         tip = block[-1]
         if tip is not drafter.tip:
             return True
         return drafter.silent or self._closes(tip, self.request.draft_end(drafter.server))
 
-    def _start_block(self, place: Place, nodes: list[Node]) -> Start:
+    def _start_block(self, place: Place, nodes: list[TreeNode]) -> Start:
         return self._verify(place.server, place.mode, [*place.prefix, *nodes], alone=True)
 
 
-def _uncovered(path: list[Node], promised: set[Node]) -> list[Node]:
+def _uncovered(path: list[TreeNode], promised: set[TreeNode]) -> list[TreeNode]:
     """The first stretch of ``path`` without a verdict, known or coming."""
-    block: list[Node] = []
+    block: list[TreeNode] = []
     for node in path:
         if node.awaits_verdict and node not in promised:
             block.append(node)

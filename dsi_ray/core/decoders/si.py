@@ -2,7 +2,7 @@
 
 from dsi_ray.core.decoders.base import Decoder, Request
 from dsi_ray.core.messages import Command, Mode
-from dsi_ray.core.tree import Node
+from dsi_ray.core.tree import TreeNode
 
 
 class SI(Decoder):
@@ -14,7 +14,7 @@ class SI(Decoder):
     def __init__(self, request: Request, lookahead: int) -> None:
         super().__init__(request)
         self._lookahead = lookahead
-        self._drafted_from: Node | None = None
+        self._drafted_from: TreeNode | None = None
         """The root for which the drafts of this turn were asked."""
 
     def _next(self) -> list[Command]:

@@ -11,7 +11,7 @@ import numpy
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from dsi_ray.models.guided.words import DEAD_END, limit, refusal
-from dsi_ray.models.tokenizer import Tokenizer
+from dsi_ray.models.text.tokenizer import Tokenizer
 from dsi_ray.params import Guide
 
 _HEADER = '%llguidance {"no_forcing": true}\nstart: '

@@ -8,7 +8,7 @@ from dsi_ray.core.path import Path
 from dsi_ray.models.base import ModelError, RequestTooHard, Sampling
 from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
 from dsi_ray.models.guided.walker import Walker
-from dsi_ray.models.tokenizer import Tokenizer
+from dsi_ray.models.text.tokenizer import Tokenizer
 from dsi_ray.params import Guide
 
 

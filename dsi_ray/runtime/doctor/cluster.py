@@ -8,10 +8,10 @@ import ray
 import torch
 
 from dsi_ray.config import ConfigError, EngineConfig
-from dsi_ray.runtime.cluster import connect, disconnect
-from dsi_ray.runtime.doctor.finding import Finding, State, finding
+from dsi_ray.runtime.coordinator.placement import bundles, on_devices
+from dsi_ray.runtime.doctor.finding import Finding, FindingState, finding
 from dsi_ray.runtime.doctor.memory import check_gpu_memory
-from dsi_ray.runtime.placement import bundles, on_devices
+from dsi_ray.runtime.ray.cluster import connect, disconnect
 
 _SHOWN = ("CPU", "GPU")
 
@@ -23,7 +23,7 @@ def check_cluster(config: EngineConfig) -> Iterator[Finding]:
     except (ConfigError, RuntimeError) as error:
         yield Finding(
             "Ray",
-            State.FAILED,
+            FindingState.FAILED,
             " ".join(str(error).split()),
             "ray status on the cluster's head tells more; without --address Ray starts here",
         )
@@ -35,7 +35,9 @@ def check_cluster(config: EngineConfig) -> Iterator[Finding]:
         nodes = sum(node["Alive"] for node in ray.nodes())
         sizes = ", ".join(f"{name}s: {resources.get(name, 0):g}" for name in _SHOWN)
         where = config.address or "started here"
-        yield Finding("Ray", State.OK, f"{ray.__version__}, {where}; nodes: {nodes}, {sizes}")
+        yield Finding(
+            "Ray", FindingState.OK, f"{ray.__version__}, {where}; nodes: {nodes}, {sizes}"
+        )
         yield check_gpus(int(resources.get("GPU", 0)))
         placed = on_devices(config, resources.get("GPU", 0))
         yield check_room(bundles(placed), resources)
@@ -50,7 +52,7 @@ def check_gpus(in_ray: int) -> Finding:
         in_ray >= in_torch,
         f"{in_torch} that torch sees here, {in_ray} that Ray has",
         "start Ray with --num-gpus, and without a CUDA_VISIBLE_DEVICES that hides some",
-        State.WARNING,
+        FindingState.WARNING,
     )
 
 

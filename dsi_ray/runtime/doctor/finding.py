@@ -4,7 +4,7 @@ import enum
 from typing import NamedTuple
 
 
-class State(enum.StrEnum):
+class FindingState(enum.StrEnum):
     """How a check ended."""
 
     OK = "ok"
@@ -25,13 +25,17 @@ class Finding(NamedTuple):
     """
 
     check: str
-    state: State
+    state: FindingState
     detail: str
     action: str = ""
 
 
 def finding(
-    check: str, is_ok: bool, detail: str, action: str, otherwise: State = State.FAILED
+    check: str, is_ok: bool, detail: str, action: str, otherwise: FindingState = FindingState.FAILED
 ) -> Finding:
     """A finding that has an action only where it is needed."""
-    return Finding(check, State.OK, detail) if is_ok else Finding(check, otherwise, detail, action)
+    return (
+        Finding(check, FindingState.OK, detail)
+        if is_ok
+        else Finding(check, otherwise, detail, action)
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from dsi_ray.runtime.doctor.finding import Finding, State, finding
+from dsi_ray.runtime.doctor.finding import Finding, FindingState, finding
 
 _PYTHON = (3, 11)
 _GIB = 2**30
@@ -38,15 +38,19 @@ def check_packages(distribution: str = "dsi-ray") -> Iterator[Finding]:
     except metadata.PackageNotFoundError:
         yield Finding(
             "packages",
-            State.WARNING,
+            FindingState.WARNING,
             f"{distribution} is not installed: it runs from its source",
             "pip install -e . in the checkout, so that versions can be checked",
         )
         return
     requirements = [Requirement(line) for line in lines]
     needed = [r for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
-    bad = [finding for finding in map(_check_package, needed) if finding.state is not State.OK]
-    yield from bad or [Finding("packages", State.OK, f"{len(needed)} required ones are there")]
+    bad = [
+        finding for finding in map(_check_package, needed) if finding.state is not FindingState.OK
+    ]
+    yield from bad or [
+        Finding("packages", FindingState.OK, f"{len(needed)} required ones are there")
+    ]
 
 
 def _check_package(requirement: Requirement) -> Finding:
@@ -87,21 +91,21 @@ def check_disk() -> Finding:
         usage.free >= _DISK_BYTES and full < _FULL,
         f"{folder}: {usage.free / _GIB:.1f} GiB free, {full:.0%} full",
         f"delete old sessions below {_RAY_TEMP}, or point Ray elsewhere with RAY_TMPDIR",
-        State.WARNING,
+        FindingState.WARNING,
     )
 
 
 def check_shared_memory() -> Finding:
     """Whether Ray's object store fits into shared memory."""
     if not _SHM.exists():
-        return Finding("shared memory", State.OK, "none on this system")
+        return Finding("shared memory", FindingState.OK, "none on this system")
     total = shutil.disk_usage(_SHM).total
     return finding(
         "shared memory",
         total >= _SHM_BYTES,
         f"{_SHM}: {total / _GIB:.1f} GiB",
         "in a container: docker run --shm-size 2g, or an emptyDir with medium: Memory",
-        State.WARNING,
+        FindingState.WARNING,
     )
 
 
@@ -113,5 +117,5 @@ def check_open_files() -> Finding:
         soft == resource.RLIM_INFINITY or soft >= _OPEN_FILES,
         f"{soft} at once",
         f"ulimit -n {min(hard, 65536)} in the shell that starts Ray",
-        State.WARNING,
+        FindingState.WARNING,
     )

@@ -6,10 +6,10 @@ import torch
 
 from dsi_ray.config import EngineConfig, ModelConfig
 from dsi_ray.core.messages import Role
-from dsi_ray.models.checkpoint import locate
-from dsi_ray.models.footprint import Footprint, footprint, gib, remedy
-from dsi_ray.models.vocabulary import checkpoint_source
-from dsi_ray.runtime.doctor.finding import Finding, State, finding
+from dsi_ray.models.checkpoints.checkpoint import locate
+from dsi_ray.models.checkpoints.footprint import Footprint, footprint, gib, remedy
+from dsi_ray.models.checkpoints.vocabulary import checkpoint_source
+from dsi_ray.runtime.doctor.finding import Finding, FindingState, finding
 
 
 def check_gpu_memory(config: EngineConfig) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ def check_gpu_memory(config: EngineConfig) -> Iterator[Finding]:
         # transformers raises any kind; whether the checkpoint can be used at all is checked before.
         except Exception as error:
             reason = " ".join(str(error).split())
-            yield Finding(f"{name} memory", State.WARNING, f"unknown: {reason}", "try it")
+            yield Finding(f"{name} memory", FindingState.WARNING, f"unknown: {reason}", "try it")
             continue
         if need is not None:
             yield check_fit(name, model, need, free, total)

@@ -5,10 +5,14 @@ from collections.abc import Iterator
 from dsi_ray.config import EngineConfig, ModelConfig
 from dsi_ray.core.messages import Role
 from dsi_ray.models.base import ModelError
-from dsi_ray.models.checkpoint import check_checkpoint
-from dsi_ray.models.generation_config import find_eos_ids, find_sampling_defaults
-from dsi_ray.models.vocabulary import check_vocabularies, checkpoint_source, read_tokenizer
-from dsi_ray.runtime.doctor.finding import Finding, State, finding
+from dsi_ray.models.checkpoints.checkpoint import check_checkpoint
+from dsi_ray.models.checkpoints.generation_config import find_eos_ids, find_sampling_defaults
+from dsi_ray.models.checkpoints.vocabulary import (
+    check_vocabularies,
+    checkpoint_source,
+    read_tokenizer,
+)
+from dsi_ray.runtime.doctor.finding import Finding, FindingState, finding
 
 
 def check_models(config: EngineConfig) -> Iterator[Finding]:
@@ -16,12 +20,16 @@ def check_models(config: EngineConfig) -> Iterator[Finding]:
     target = _check_model("target", config.target, Role.TARGET)
     yield target
     source = checkpoint_source(config.target, Role.TARGET)
-    if source is not None and target.state is State.OK:
+    if source is not None and target.state is FindingState.OK:
         yield check_ends(source)
         yield from check_defaults(source, config.generation_config)
     for drafter in config.drafters:
         found = _check_model("drafter", drafter, Role.DRAFTER)
-        yield found if found.state is State.FAILED else _check_pair(found, config.target, drafter)
+        yield (
+            found
+            if found.state is FindingState.FAILED
+            else _check_pair(found, config.target, drafter)
+        )
 
 
 def check_ends(source: str) -> Finding:
@@ -40,7 +48,7 @@ def check_ends(source: str) -> Finding:
         bool(ends),
         "; ".join(told) or "none",
         "texts end only with max_tokens or a stop: name eos_token_id in config.json",
-        State.WARNING,
+        FindingState.WARNING,
     )
 
 
@@ -54,7 +62,7 @@ def check_defaults(source: str, generation_config: str) -> Iterator[Finding]:
     if named:
         used = "is" if generation_config == "auto" else "is not"
         detail = f"what a request leaves out {used} {', '.join(named)} (generation_config.json)"
-        yield Finding("sampling", State.OK, detail)
+        yield Finding("sampling", FindingState.OK, detail)
 
 
 def _check_model(check: str, config: ModelConfig, role: Role) -> Finding:
@@ -64,7 +72,7 @@ def _check_model(check: str, config: ModelConfig, role: Role) -> Finding:
             check_checkpoint(source, config.ranks)
     except ModelError as error:
         return _failed(check, error)
-    return Finding(check, State.OK, config.model)
+    return Finding(check, FindingState.OK, config.model)
 
 
 def _check_pair(found: Finding, target: ModelConfig, drafter: ModelConfig) -> Finding:
@@ -78,4 +86,4 @@ def _check_pair(found: Finding, target: ModelConfig, drafter: ModelConfig) -> Fi
 def _failed(check: str, error: ModelError) -> Finding:
     """The messages of models end with what to do."""
     detail, _, action = str(error).rpartition("; ")
-    return Finding(check, State.FAILED, detail or str(error), action if detail else "")
+    return Finding(check, FindingState.FAILED, detail or str(error), action if detail else "")

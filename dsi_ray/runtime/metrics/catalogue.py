@@ -16,7 +16,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 SECONDS_PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1)
 
 
-class Kind(enum.StrEnum):
+class MetricKind(enum.StrEnum):
     """Prometheus' kinds."""
 
     COUNTER = "counter"
@@ -37,7 +37,7 @@ class Metric:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
@@ -47,22 +47,24 @@ CATALOGUE: dict[str, Metric] = {}
 """By name."""
 
 
-def _add(kind: Kind, name: str, help: str, labels: str, buckets: tuple[float, ...] = ()) -> str:
+def _add(
+    kind: MetricKind, name: str, help: str, labels: str, buckets: tuple[float, ...] = ()
+) -> str:
     full = PREFIX + name
     CATALOGUE[full] = Metric(full, kind, help, tuple(labels.split()), buckets)
     return full
 
 
 def _counter(name: str, help: str, labels: str = "") -> str:
-    return _add(Kind.COUNTER, f"{name}_total", help, labels)
+    return _add(MetricKind.COUNTER, f"{name}_total", help, labels)
 
 
 def _gauge(name: str, help: str, labels: str = "") -> str:
-    return _add(Kind.GAUGE, name, help, labels)
+    return _add(MetricKind.GAUGE, name, help, labels)
 
 
 def _histogram(name: str, help: str, buckets: tuple[float, ...]) -> str:
-    return _add(Kind.HISTOGRAM, name, help, "", buckets)
+    return _add(MetricKind.HISTOGRAM, name, help, "", buckets)
 
 
 # Servers.

@@ -4,20 +4,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dsi_ray.core.messages import Ended, Event, Output, Reason, Role, ServerId
-from dsi_ray.runtime.active import Active
+from dsi_ray.core.messages import Ended, EndReason, Event, Output, Role, ServerId
+from dsi_ray.runtime.coordinator.in_flight import InFlightRequest
 from dsi_ray.runtime.metrics import catalogue as names
-from dsi_ray.runtime.metrics.catalogue import CATALOGUE, Kind
+from dsi_ray.runtime.metrics.catalogue import CATALOGUE, MetricKind
 from dsi_ray.runtime.metrics.gauges import state_of
 from dsi_ray.runtime.metrics.lanes import Lanes
 from dsi_ray.runtime.metrics.requests import counts_of
 from dsi_ray.runtime.metrics.snapshot import Histogram, Key, Snapshot, samples_of
-from dsi_ray.runtime.trace.spans import Outcome
-from dsi_ray.runtime.trace.work import Work
+from dsi_ray.runtime.trace.spans import SpanOutcome
+from dsi_ray.runtime.trace.work import TracedWork
 
 _ENDINGS = ("finished", "abandoned", "failed")
-_FINAL = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.UNUSED, Outcome.CANCELLED, Outcome.FAILED)
-_WASTED = (Outcome.UNUSED, Outcome.CANCELLED, Outcome.FAILED)
+_FINAL = (
+    SpanOutcome.ACCEPTED,
+    SpanOutcome.REJECTED,
+    SpanOutcome.UNUSED,
+    SpanOutcome.CANCELLED,
+    SpanOutcome.FAILED,
+)
+_WASTED = (SpanOutcome.UNUSED, SpanOutcome.CANCELLED, SpanOutcome.FAILED)
 _BUSY = {Role.TARGET: names.TARGET_BUSY_SECONDS, Role.DRAFTER: names.DRAFTER_BUSY_SECONDS}
 _FORWARDS = {Role.TARGET: names.TARGET_FORWARDS, Role.DRAFTER: names.DRAFTER_FORWARDS}
 
@@ -25,16 +31,16 @@ _FORWARDS = {Role.TARGET: names.TARGET_FORWARDS, Role.DRAFTER: names.DRAFTER_FOR
 class Report(NamedTuple):
     """An event of a server, the request that it is for, and the work that it ended, if any."""
 
-    active: Active
+    active: InFlightRequest
     event: Event
-    work: Work | None
+    work: TracedWork | None
 
 
 class _Done(NamedTuple):
     """Work whose outcome may not be known yet, and its seconds: measured, then those that count."""
 
-    active: Active
-    work: Work
+    active: InFlightRequest
+    work: TracedWork
     seconds: float
 
 
@@ -51,7 +57,7 @@ class GroupMetrics:
     def __init__(self, servers: Iterable[ServerId]) -> None:
         # From 0: who looks at a counter's growth would not see the first event otherwise.
         self._values: defaultdict[Key, float] = defaultdict(float, _zeros(servers))
-        self._task_ends: Counter[tuple[Role, Reason]] = Counter()
+        self._task_ends: Counter[tuple[Role, EndReason]] = Counter()
         self._pending: list[_Done] = []
         self._lanes = Lanes()
         self._queue = Histogram(names.VERIFICATION_QUEUE_SECONDS)
@@ -67,7 +73,7 @@ class GroupMetrics:
             if isinstance(event, Ended):
                 self._task_ends[server.role, event.reason] += 1
             elif not event.goes_on:
-                self._task_ends[server.role, Reason.DONE] += 1
+                self._task_ends[server.role, EndReason.DONE] += 1
             if work is not None:
                 self._note(work)
                 measured = event.seconds if isinstance(event, Output) else work.end - work.begin
@@ -83,7 +89,7 @@ class GroupMetrics:
         """Counts the death of a server."""
         self._values[names.SERVER_LOSSES, str(server)] += 1
 
-    def closed(self, active: Active) -> None:
+    def closed(self, active: InFlightRequest) -> None:
         """Counts a request whose last task has ended."""
         self._add(counts_of(active))
         self._values[names.ENDED_REQUESTS, active.ending] += 1
@@ -96,7 +102,7 @@ class GroupMetrics:
         if active.ending == "finished":
             self._generation.observe(stats.seconds)
 
-    def snapshot(self, status: Mapping[str, Any], in_flight: Iterable[Active]) -> Snapshot:
+    def snapshot(self, status: Mapping[str, Any], in_flight: Iterable[InFlightRequest]) -> Snapshot:
         """All values now.
 
         Args:
@@ -118,7 +124,7 @@ class GroupMetrics:
         }
         return Snapshot(samples_of(values | state_of(status)), histograms)
 
-    def _note(self, work: Work) -> None:
+    def _note(self, work: TracedWork) -> None:
         if work.late:
             self._values[names.LATE_REPORTS, work.server.role] += 1
         if work.waited is not None and work.server.role is Role.TARGET:
@@ -136,12 +142,12 @@ class GroupMetrics:
         pending, self._pending = self._pending, []
         for done in pending:
             outcome = done.active.trace.outcome(done.work)
-            if outcome is Outcome.PENDING:
+            if outcome is SpanOutcome.PENDING:
                 self._pending.append(done)
                 continue
             role = done.work.server.role
             # A forward that was stopped is none that the server reported.
-            forwards = done.work.forwards or int(outcome is Outcome.CANCELLED)
+            forwards = done.work.forwards or int(outcome is SpanOutcome.CANCELLED)
             self._values[_BUSY[role], outcome] += done.seconds
             self._values[_FORWARDS[role], outcome] += forwards
             if role is Role.TARGET and outcome in _WASTED:
@@ -157,11 +163,11 @@ def _zeros(servers: Iterable[ServerId]) -> dict[Key, float]:
     of_outcomes = (*_BUSY.values(), *_FORWARDS.values())
     keys: list[Key] = [(name, outcome) for name in of_outcomes for outcome in _FINAL]
     keys += [(names.ENDED_REQUESTS, ending) for ending in _ENDINGS]
-    keys += [(names.TASK_ENDS, role, reason) for role in Role for reason in Reason]
+    keys += [(names.TASK_ENDS, role, reason) for role in Role for reason in EndReason]
     keys += [(names.LATE_REPORTS, role) for role in Role]
     keys += [(names.ACCEPTED_AT_POSITION, str(position)) for position in range(names.POSITIONS)]
     for server in map(str, servers):
         keys += [(names.SERVER_BUSY_SECONDS, server), (names.SERVER_LOSSES, server)]
-    counters = [metric for metric in CATALOGUE.values() if metric.kind is Kind.COUNTER]
+    counters = [metric for metric in CATALOGUE.values() if metric.kind is MetricKind.COUNTER]
     keys += [(metric.name,) for metric in counters if not metric.labels]
     return dict.fromkeys(keys, 0.0)

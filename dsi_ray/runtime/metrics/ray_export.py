@@ -6,13 +6,13 @@ from typing import Any
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
-from dsi_ray.runtime.metrics.catalogue import CATALOGUE, Kind, Metric
+from dsi_ray.runtime.metrics.catalogue import CATALOGUE, Metric, MetricKind
 from dsi_ray.runtime.metrics.snapshot import Distribution, Key, Sample, Snapshot
 
 EXPORT_S = 5.0
 """Ray forgets a gauge that was not set for two of its reports: 20 s by default."""
 
-_CLASSES = {Kind.COUNTER: Counter, Kind.GAUGE: Gauge}
+_CLASSES = {MetricKind.COUNTER: Counter, MetricKind.GAUGE: Gauge}
 
 
 class RayExporter:
@@ -34,7 +34,7 @@ class RayExporter:
         name, labels, value = sample
         metric = CATALOGUE[name]
         tags = dict(zip(metric.labels, labels, strict=True))
-        if metric.kind is Kind.GAUGE:
+        if metric.kind is MetricKind.GAUGE:
             self._metrics[name].set(value, tags)
             return
         key = (name, *labels)
@@ -67,6 +67,6 @@ async def keep_exporting(status: Callable[[], Awaitable[dict[str, Any]]]) -> Non
 
 
 def _ray_metric(metric: Metric) -> Any:
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricKind.HISTOGRAM:
         return Histogram(metric.name, metric.help, list(metric.buckets), metric.labels)
     return _CLASSES[metric.kind](metric.name, metric.help, metric.labels)

@@ -2,13 +2,13 @@
 
 from itertools import accumulate
 
-from dsi_ray.runtime.active import Active
+from dsi_ray.runtime.coordinator.in_flight import InFlightRequest
 from dsi_ray.runtime.metrics import catalogue as names
 from dsi_ray.runtime.metrics.snapshot import Key
 from dsi_ray.runtime.request import histogram
 
 
-def counts_of(active: Active) -> dict[Key, float]:
+def counts_of(active: InFlightRequest) -> dict[Key, float]:
     """The counters of a request so far; none of them ever falls."""
     decoder = active.member.decoder
     runs = histogram(decoder.tree.runs)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NotRequired
 # Not typing's: pydantic, which describes these types to clients, needs this before Python 3.12.
 from typing_extensions import TypedDict
 
-from dsi_ray.runtime.trace.spans import Commit, Outcome, Span, Trace
+from dsi_ray.runtime.trace.spans import Commit, Span, SpanOutcome, Trace
 
 
 class TraceEvent(TypedDict):
@@ -85,7 +85,7 @@ def _metadata(name: str, pid: int, tid: int, args: dict[str, Any]) -> TraceEvent
 def _complete(pid: int, tid: int, span: Span) -> TraceEvent:
     last = span.start + max(1, span.tokens) - 1
     positions = f"{span.start}" if last == span.start else f"{span.start}-{last}"
-    what = "" if span.outcome is Outcome.ACCEPTED else f", {span.outcome}"
+    what = "" if span.outcome is SpanOutcome.ACCEPTED else f", {span.outcome}"
     return {
         "name": f"{span.kind} {positions}{what}",
         "cat": span.kind,

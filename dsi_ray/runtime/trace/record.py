@@ -15,28 +15,28 @@ from dsi_ray.core.messages import (
     Command,
     Emit,
     Ended,
+    EndReason,
     Event,
     Fail,
     Mode,
     Output,
-    Reason,
     Role,
     ServerId,
     Start,
     Task,
 )
 from dsi_ray.runtime.request import RequestStats
-from dsi_ray.runtime.trace.spans import Commit, Kind, Outcome, Trace
-from dsi_ray.runtime.trace.work import Work, agreement
+from dsi_ray.runtime.trace.spans import Commit, SpanKind, SpanOutcome, Trace
+from dsi_ray.runtime.trace.work import TracedWork, agreement
 
 MAX_SPANS = 4096
 
 _OUTCOMES = {
-    Reason.DONE: Outcome.ACCEPTED,
-    Reason.REPLACED: Outcome.CANCELLED,
-    Reason.CANCELLED: Outcome.CANCELLED,
-    Reason.FAILED: Outcome.FAILED,
-    Reason.LOST: Outcome.FAILED,
+    EndReason.DONE: SpanOutcome.ACCEPTED,
+    EndReason.REPLACED: SpanOutcome.CANCELLED,
+    EndReason.CANCELLED: SpanOutcome.CANCELLED,
+    EndReason.FAILED: SpanOutcome.FAILED,
+    EndReason.LOST: SpanOutcome.FAILED,
 }
 """Of a task that was running and ended without output; a dropped one never ran."""
 
@@ -65,13 +65,13 @@ class _Live:
     reported: bool = False
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> SpanKind:
         """What it is doing now."""
         if self.is_prefill:
-            return Kind.PREFILL
+            return SpanKind.PREFILL
         if self.server.role is Role.DRAFTER:
-            return Kind.DRAFT
-        return Kind.VERIFICATION if self.start < self.drafts_end else Kind.PLAIN_STEP
+            return SpanKind.DRAFT
+        return SpanKind.VERIFICATION if self.start < self.drafts_end else SpanKind.DECODE_STEP
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +104,7 @@ class RequestTrace:
         self._lanes = {server: _Lane() for server in (*request.drafters, *request.targets)}
         self._tasks: dict[int, _Live] = {}
         self._text: list[int] = []
-        self._works: list[Work] = []
+        self._works: list[TracedWork] = []
         self._commits: list[Commit] = []
         self._omitted = 0
         self._ended: float | None = None
@@ -124,7 +124,7 @@ class RequestTrace:
             case Fail():
                 self.end(now)
 
-    def hear(self, event: Event, now: float) -> Work | None:
+    def hear(self, event: Event, now: float) -> TracedWork | None:
         """Notes an event of a server; returns the work that it tells of, if any."""
         now = whole(now)
         live = self._tasks.get(event.task)
@@ -140,7 +140,7 @@ class RequestTrace:
         del self._tasks[event.task]
         return work
 
-    def outcome(self, work: Work) -> Outcome:
+    def outcome(self, work: TracedWork) -> SpanOutcome:
         """What became of work so far."""
         return work.span(self._text_of(work), self._ended is not None).outcome
 
@@ -156,7 +156,7 @@ class RequestTrace:
         works = [work for work in (*self._works, *unfinished) if work.end >= since]
         spans = [work.span(self._text_of(work), over) for work in works]
         seconds = self._length(unfinished) if over else now
-        open_ends = [span.begin for span in spans if span.outcome is Outcome.PENDING]
+        open_ends = [span.begin for span in spans if span.outcome is SpanOutcome.PENDING]
         open_ends += [work.begin for work in unfinished]
         return Trace(
             request=self.request,
@@ -172,7 +172,7 @@ class RequestTrace:
             stats=self.stats,
         )
 
-    def _length(self, unfinished: list[Work]) -> float:
+    def _length(self, unfinished: list[TracedWork]) -> float:
         """When the last thing happened."""
         last_commits = [commit.time for commit in self._commits[-1:]]
         ends = [lane.free for lane in self._lanes.values()] + [work.end for work in unfinished]
@@ -208,7 +208,7 @@ class RequestTrace:
         else:
             self._omitted += 1
 
-    def _report(self, live: _Live, output: Output, now: float) -> Work | None:
+    def _report(self, live: _Live, output: Output, now: float) -> TracedWork | None:
         # What the server knew before is not reported again: this may be further than was asked for.
         live.start = output.start
         kind, drafts, agreed = live.kind, len(output.tokens), 0
@@ -224,7 +224,7 @@ class RequestTrace:
         if not output.forwards:
             return None
         begin = whole(now - output.seconds)
-        work = Work(
+        work = TracedWork(
             server=live.server,
             kind=kind,
             begin=begin,
@@ -251,16 +251,18 @@ class RequestTrace:
         same = agreement(path, self._text[first : first + len(path)])
         live.base, live.path = live.base + same, live.path[same:]
 
-    def _end_task(self, live: _Live, event: Ended, now: float) -> Work | None:
+    def _end_task(self, live: _Live, event: Ended, now: float) -> TracedWork | None:
         """A running task leaves a span; one that waited for another leaves none."""
         outcome = _OUTCOMES.get(event.reason)
         lane = self._lanes[live.server]
         end = now if live.stopped is None else live.stopped
         if outcome is not None and lane.tasks[0] is live and max(live.sent, lane.free) < end:
-            return self._add(Work(live.server, live.kind, live.sent, end, live.start, outcome))
+            return self._add(
+                TracedWork(live.server, live.kind, live.sent, end, live.start, outcome)
+            )
         return None
 
-    def _add(self, work: Work) -> Work:
+    def _add(self, work: TracedWork) -> TracedWork:
         """Keeps a span, cut to what its lane has left."""
         lane = self._lanes[work.server]
         work.begin = max(work.begin, lane.free)
@@ -271,7 +273,7 @@ class RequestTrace:
             self._omitted += 1
         return work
 
-    def _unfinished(self, now: float) -> Iterator[Work]:
+    def _unfinished(self, now: float) -> Iterator[TracedWork]:
         """What was not reported: on each lane the running task, and before it stopped ones."""
         for server, lane in self._lanes.items():
             free = lane.free
@@ -279,13 +281,13 @@ class RequestTrace:
                 stopped = self._ended if live.stopped is None else live.stopped
                 begin, end = max(free, live.sent), now if stopped is None else stopped
                 if begin < end:
-                    outcome = Outcome.RUNNING if stopped is None else Outcome.CANCELLED
-                    yield Work(server, live.kind, begin, end, live.start, outcome)
+                    outcome = SpanOutcome.RUNNING if stopped is None else SpanOutcome.CANCELLED
+                    yield TracedWork(server, live.kind, begin, end, live.start, outcome)
                     free = end
                 if live.stopped is None:
                     break
 
-    def _text_of(self, work: Work) -> list[int]:
+    def _text_of(self, work: TracedWork) -> list[int]:
         """The text from the work's base on, as far as its path goes."""
         first = work.base - self._prompt_tokens
         return self._text[first : first + len(work.path)] if work.path else []

@@ -8,18 +8,18 @@ from dsi_ray.core.messages import ServerId
 from dsi_ray.runtime.request import RequestStats
 
 
-class Kind(enum.StrEnum):
+class SpanKind(enum.StrEnum):
     """What a server was doing."""
 
     DRAFT = "draft"
     VERIFICATION = "verification"
-    PLAIN_STEP = "plain step"
+    DECODE_STEP = "decode step"
     """The target's next token, without a draft to verify; the first one includes the prompt."""
 
     PREFILL = "prefill"
 
 
-class Outcome(enum.StrEnum):
+class SpanOutcome(enum.StrEnum):
     """What became of it."""
 
     ACCEPTED = "accepted"
@@ -59,8 +59,8 @@ class Span:
     """
 
     server: ServerId
-    kind: Kind
-    outcome: Outcome
+    kind: SpanKind
+    outcome: SpanOutcome
     begin: float
     end: float
     start: int

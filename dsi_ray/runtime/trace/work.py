@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsi_ray.core.messages import Role, ServerId
-from dsi_ray.runtime.trace.spans import Kind, Outcome, Span
+from dsi_ray.runtime.trace.spans import Span, SpanKind, SpanOutcome
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class TracedWork:
     """What becomes a :class:`Span` when somebody asks.
 
     Attributes:
@@ -29,11 +29,11 @@ class Work:
     """
 
     server: ServerId
-    kind: Kind
+    kind: SpanKind
     begin: float
     end: float
     start: int
-    outcome: Outcome | None = None
+    outcome: SpanOutcome | None = None
     base: int = 0
     path: tuple[int, ...] = ()
     tokens: int = 0
@@ -65,16 +65,16 @@ class Work:
             forwards=self.forwards,
         )
 
-    def _outcome(self, came_true: int, contradicted: bool, over: bool) -> Outcome:
+    def _outcome(self, came_true: int, contradicted: bool, over: bool) -> SpanOutcome:
         """What became of it; ``came_true`` of its tokens did, less than 0 if its path did not."""
         if contradicted and (came_true < 0 or self.server.role is Role.TARGET):
-            return Outcome.UNUSED
+            return SpanOutcome.UNUSED
         if contradicted:
-            return Outcome.REJECTED
+            return SpanOutcome.REJECTED
         if came_true < self.tokens and not (over and came_true > 0):
-            return Outcome.UNUSED if over else Outcome.PENDING
+            return SpanOutcome.UNUSED if over else SpanOutcome.PENDING
         is_rejection = self.server.role is Role.TARGET and self.agreed < self.drafts
-        return Outcome.REJECTED if is_rejection else Outcome.ACCEPTED
+        return SpanOutcome.REJECTED if is_rejection else SpanOutcome.ACCEPTED
 
 
 def agreement(one: Sequence[int], other: Sequence[int]) -> int:

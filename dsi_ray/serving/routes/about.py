@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
 import dsi_ray
-from dsi_ray.runtime.text_facts import text_facts
+from dsi_ray.runtime.client.text_facts import text_facts
 from dsi_ray.serving.group_metrics import group_metrics
 from dsi_ray.serving.routes.documented import Responses, errors
 from dsi_ray.serving.schema.server import Health, ModelCard, ModelList, Version

@@ -3,12 +3,13 @@
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from dsi_ray.serving.chat import create_chat_completion
-from dsi_ray.serving.completions import create_completion
+from dsi_ray.serving.openai.chat import create_chat_completion
+from dsi_ray.serving.openai.completions import create_completion
+from dsi_ray.serving.openai.tokens import detokenize, tokenize
 from dsi_ray.serving.routes.documented import STREAM, errors
 from dsi_ray.serving.schema.answers import AnyAnswer
 from dsi_ray.serving.schema.chat import ChatCompletion, ChatRequest
-from dsi_ray.serving.schema.completions import Completion, CompletionRequest
+from dsi_ray.serving.schema.completions import CompletionRequest, CompletionResponse
 from dsi_ray.serving.schema.tokens import (
     DetokenizedText,
     DetokenizeRequest,
@@ -16,7 +17,6 @@ from dsi_ray.serving.schema.tokens import (
     Tokens,
 )
 from dsi_ray.serving.service import Service
-from dsi_ray.serving.tokens import detokenize, tokenize
 
 _GENERATING = errors(400, 401, 404, 408, 413, 415, 429, 500, 503, 504) | STREAM
 _TOKENIZING = errors(400, 401, 404, 408, 413, 415, 429, 500, 503)
@@ -25,7 +25,7 @@ _TOKENIZING = errors(400, 401, 404, 408, 413, 415, 429, 500, 503)
 def add_routes(app: FastAPI, service: Service) -> None:
     """Adds the routes to ``app``."""
 
-    @app.post("/v1/completions", response_model=Completion, responses=_GENERATING)
+    @app.post("/v1/completions", response_model=CompletionResponse, responses=_GENERATING)
     async def post_completion(request: CompletionRequest) -> Response | AnyAnswer:
         service.check_model(request.model, "model")
         return await create_completion(service, request)

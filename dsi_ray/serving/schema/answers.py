@@ -42,7 +42,7 @@ class SpeculativeDecoding(BaseModel):
     num_spec_tokens: int
 
 
-class Metrics(BaseModel):
+class RequestMetrics(BaseModel):
     """What a request took."""
 
     speculative_decoding: SpeculativeDecoding
@@ -70,4 +70,4 @@ class AnyAnswer(BaseModel):
     created: int
     model: str
     usage: Usage | None = None
-    metrics: Extension[Metrics] = None
+    metrics: Extension[RequestMetrics] = None

@@ -108,7 +108,7 @@ class CompletionChoice(AnyChoice):
     prompt_token_ids: Extension[list[int]] = None
 
 
-class Completion(AnyAnswer):
+class CompletionResponse(AnyAnswer):
     """The answer, or a chunk of it."""
 
     object: Literal["text_completion"] = "text_completion"

@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
 from dsi_ray.params import MAX_LOGIT_BIAS, MAX_STOP, MAX_STOPS, MAX_TOKEN_IDS, StopString
-from dsi_ray.runtime.prompts import is_unicode
+from dsi_ray.runtime.client.prompts import is_unicode
 
 UNSUPPORTED = "unsupported_parameter"
 """The kind of error, and OpenAI's code, for what is known but cannot be done."""

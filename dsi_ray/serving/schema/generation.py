@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from dsi_ray.models.hashing import choice_seed
 from dsi_ray.params import RECOMMENDED, SamplingParams, Seed
 from dsi_ray.runtime.errors import RequestError
-from dsi_ray.serving.extension import DsiOptions
+from dsi_ray.serving.openai.extension import DsiOptions
 from dsi_ray.serving.schema.fields import (
     UNSUPPORTED,
     Ignored,

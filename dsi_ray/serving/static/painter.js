@@ -3,7 +3,7 @@
 import { counted, isRejection, range } from "./trace.js";
 
 const COLOURS = {
-  draft: "--draft", verification: "--verification", "plain step": "--plain-step",
+  draft: "--draft", verification: "--verification", "decode step": "--decode-step",
   prefill: "--prefill", bad: "--bad", label: "--on-span", lane: "--lane", grid: "--grid",
   ink: "--ink", soft: "--soft",
 };

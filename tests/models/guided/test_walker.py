@@ -11,7 +11,7 @@ from dsi_ray.config import ModelConfig
 from dsi_ray.models.base import ModelError
 from dsi_ray.models.guided.compiler import GuideCompiler, GuideError
 from dsi_ray.models.guided.walker import Walker
-from dsi_ray.models.tokenizer import load_tokenizer
+from dsi_ray.models.text.tokenizer import load_tokenizer
 from dsi_ray.params import Guide
 from tests.models.guided.pieces import COMPILER, END, ENDS, PIECES, expected, language, text, walker
 

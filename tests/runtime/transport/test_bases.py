@@ -10,8 +10,8 @@ from dsi_ray.core.messages import Mode, Role, ServerId, Task
 from dsi_ray.core.path import Path
 from dsi_ray.models.base import Sampling
 from dsi_ray.params import Guide, SamplingParams
-from dsi_ray.runtime.transport.bases import ReceivedPaths, SentPaths
-from dsi_ray.runtime.transport.frames import (
+from dsi_ray.runtime.transport.lanes.bases import ReceivedPaths, SentPaths
+from dsi_ray.runtime.transport.lanes.frames import (
     Begin,
     FromCoordinator,
     FromServer,
@@ -23,7 +23,7 @@ from dsi_ray.runtime.transport.frames import (
     unpack_ids,
     unpacker,
 )
-from dsi_ray.runtime.transport.lane import FrameError
+from dsi_ray.runtime.transport.lanes.lane import FrameError
 
 SERVER = ServerId(Role.TARGET, 1)
 PARAMS = SamplingParams(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dsi_ray.runtime.transport import handshake
-from dsi_ray.runtime.transport.handshake import Address, Door, Refused
+from dsi_ray.runtime.transport.lanes import handshake
+from dsi_ray.runtime.transport.lanes.handshake import Address, Door, HandshakeRefused
 
 
 def _of_version(hello: bytes, version: int) -> bytes:
@@ -82,7 +82,7 @@ async def _leaves(address: Address) -> object:
 
 
 async def _guesses(address: Address) -> object:
-    with pytest.raises(Refused):
+    with pytest.raises(HandshakeRefused):
         await address.connect(secrets.token_bytes(32))
     return None
 
@@ -161,7 +161,7 @@ def test_a_caller_finds_out_an_impostor_or_another_version(words: bytes, error: 
         connection, _ = await loop.sock_accept(listener)
         await loop.sock_sendall(connection, words)
         connection.shutdown(socket.SHUT_WR)
-        with pytest.raises(Refused, match=error):
+        with pytest.raises(HandshakeRefused, match=error):
             await connecting
         connection.close()
         listener.close()

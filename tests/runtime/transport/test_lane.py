@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsi_ray.runtime.transport import lane as lanes
-from dsi_ray.runtime.transport.lane import FrameError, Lane, LaneEnded
+from dsi_ray.runtime.transport.lanes import lane as lanes
+from dsi_ray.runtime.transport.lanes.lane import FrameError, Lane, LaneEnded
 
 Frames = list[bytes]
 

@@ -11,18 +11,18 @@ import pytest
 import ray
 
 from dsi_ray.config import ModelConfig, Transport
-from dsi_ray.core.messages import Ended, Event, Mode, Output, Reason, Role, ServerId, Task
+from dsi_ray.core.messages import Ended, EndReason, Event, Mode, Output, Role, ServerId, Task
 from dsi_ray.core.path import Path
 from dsi_ray.models.base import Sampling
 from dsi_ray.params import SamplingParams
-from dsi_ray.runtime.model_server import ModelServer
-from dsi_ray.runtime.servers import RemoteServer
-from dsi_ray.runtime.transport import lane as lanes
-from dsi_ray.runtime.transport import work_lane
-from dsi_ray.runtime.transport.lane import LaneEnded
-from dsi_ray.runtime.transport.opening import open_lane
-from dsi_ray.runtime.transport.work_lane import WorkLane
-from dsi_ray.runtime.wire import Work
+from dsi_ray.runtime.coordinator.servers import RemoteServer
+from dsi_ray.runtime.server.model_server import ModelServer
+from dsi_ray.runtime.transport.lanes import lane as lanes
+from dsi_ray.runtime.transport.lanes import work_lane
+from dsi_ray.runtime.transport.lanes.lane import LaneEnded
+from dsi_ray.runtime.transport.lanes.opening import open_lane
+from dsi_ray.runtime.transport.lanes.work_lane import WorkLane
+from dsi_ray.runtime.transport.work import Work
 
 SERVER = ServerId(Role.TARGET, 0)
 MODEL = ModelConfig.model_validate(ModelConfig.parse("simulated:tpot_ms=1"))
@@ -136,7 +136,7 @@ def test_a_ref_ends_what_runs_for_a_request(
             while not isinstance(event := await heard.get(), Ended):
                 # The ref is there once the request is.
                 server.cancel_branches("r1")
-            assert event == Ended(1, Reason.CANCELLED)
+            assert event == Ended(1, EndReason.CANCELLED)
             server.send(Work(releases=["r1"]))
         await serves(server, 2)
 

@@ -1,0 +1,1 @@
+"""All requests of one group, and who may use which server."""

@@ -1,0 +1,1 @@
+"""What is measured, and the plans that follow from it."""

@@ -1,0 +1,1 @@
+"""Real models: algorithms and peers on the same prompts."""

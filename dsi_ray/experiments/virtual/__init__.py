@@ -1,0 +1,1 @@
+"""Virtual time: bounds, sweeps and loads without waiting."""

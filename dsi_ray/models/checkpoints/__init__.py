@@ -1,0 +1,1 @@
+"""What checkpoints say, and whether they fit."""

@@ -1,0 +1,1 @@
+"""One forward for many sessions."""

@@ -1,0 +1,1 @@
+"""Keys and values: blocks, their cache, their memory."""

@@ -1,0 +1,1 @@
+"""Ray itself: clusters, errors, calls."""

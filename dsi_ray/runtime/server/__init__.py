@@ -1,0 +1,1 @@
+"""A model server's process: the forward loop and what it needs."""

@@ -1,0 +1,1 @@
+"""Builds groups, and builds them again."""

@@ -1,0 +1,1 @@
+"""Messages as actor calls and streams, over Ray's ports alone."""

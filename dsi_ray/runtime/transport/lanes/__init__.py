@@ -1,0 +1,1 @@
+"""Messages on connections that two processes open between them."""

@@ -1,0 +1,1 @@
+"""The OpenAI API: requests in, answers and event streams out."""
