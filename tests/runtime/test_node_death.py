@@ -17,7 +17,7 @@ from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.errors import GroupLost
 from dsi_ray.runtime.ray.many_nodes import many_nodes
-from loadtest.faults.chaos import Faults, Load, prompt, run, strike
+from loadtest.faults.chaos import Faults, Load, Outcome, prompt, run, strike
 from loadtest.faults.in_process import EngineService, node_of, nodes_elsewhere
 
 # No heartbeat for so long, and Ray takes a node for dead: by default 15 s.
