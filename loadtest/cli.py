@@ -1,32 +1,30 @@
-"""The command line: ``run``, ``compare``, ``report``, ``chaos`` and ``soak``."""
+"""The command line: ``run``, ``compare``, ``report``, ``soak``, and the commands of faults."""
 
 import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import httpx
 import typer
 import yaml
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
-from loadtest import chaos, soak
 from loadtest import scenario as scenarios
-from loadtest.console import print_chaos, print_comparison, print_soak, print_summary
+from loadtest import soak
+from loadtest.console import print_comparison, print_soak, print_summary
 from loadtest.errors import LoadTestError
+from loadtest.faults import commands
+from loadtest.faults.http_service import check_names_processes
 from loadtest.metrics import figures
+from loadtest.options import READY_S, ApiKey, DsiRay, http_client, progress_bar
 from loadtest.record import Record, by_point, read_records
 from loadtest.report.page import write_page
 from loadtest.run import run as run_scenario
 from loadtest.scenario import Scenario
 from loadtest.server import wait_until_ready
 from loadtest.summary import PAGE, RECORDS, SUMMARY, Summary, read_summary, write_summary
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 
 class _OneLineErrors(TyperGroup):
@@ -43,21 +41,17 @@ class _OneLineErrors(TyperGroup):
 
 app = typer.Typer(
     cls=_OneLineErrors,
-    help="Load tests against any OpenAI-compatible server. Start with: run smoke",
+    help="Load tests against any OpenAI-compatible server, and faults. Start with: run smoke",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_READY_S = 10.0
-"""A server whose processes are to be killed is there already."""
-
 Folder = Annotated[Path, typer.Argument(help="Of a run.", exists=True, file_okay=False)]
-ApiKey = Annotated[
-    str | None, typer.Option(envvar="OPENAI_API_KEY", show_envvar=True, help="If it needs one.")
-]
-DsiRay = Annotated[str, typer.Option(help="Of a dsi-ray server on this machine.")]
+app.command("chaos")(commands.chaos_command)
+app.command("lost-drafter")(commands.lost_drafter_command)
+app.command("nodes")(commands.nodes_command)
 
 
 @app.command("run")
@@ -99,7 +93,7 @@ def run_command(
     name = name or Path(scenario).stem
     folder = out or Path("loadtest-results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     _make(folder)
-    summary = asyncio.run(_run(name, checked, _http(url, api_key), model, wait, folder))
+    summary = asyncio.run(_run(name, checked, http_client(url, api_key), model, wait, folder))
     write_summary(summary, folder)
     print_summary(summary)
     write_page(summary, read_records(folder / RECORDS), folder / PAGE)
@@ -114,7 +108,7 @@ async def _run(
     wait: float,
     folder: Path,
 ) -> Summary:
-    with _progress() as bar, (folder / RECORDS).open("w", encoding="utf-8") as lines:
+    with progress_bar() as bar, (folder / RECORDS).open("w", encoding="utf-8") as lines:
         task = bar.add_task("waiting for the server", total=None, failed=0)
         failed = 0
 
@@ -153,64 +147,6 @@ def report_command(folder: Folder) -> None:
     write_page(summary, records, folder / PAGE)
 
 
-@app.command("chaos")
-def chaos_command(
-    url: DsiRay = "http://127.0.0.1:8000",
-    api_key: ApiKey = None,
-    kill: Annotated[
-        list[str],
-        typer.Option(help=f"Whose processes: {', '.join(chaos.ROLES)}; may be repeated."),
-    ] = ["drafter", "target", "ingress"],  # noqa: B006
-    requests: Annotated[int, typer.Option(help="Of each run.", min=1)] = 200,
-    tokens: Annotated[int, typer.Option(help="Of each request.", min=1)] = 100,
-    concurrency: Annotated[int, typer.Option(help="Requests at once.", min=1)] = 8,
-    every_s: Annotated[float, typer.Option(help="Between two kills.", min=0.1)] = 3.0,
-    retries: Annotated[
-        int, typer.Option(help="Times that the client sends a failed request again.", min=0)
-    ] = 5,
-    seed: Annotated[int, typer.Option(help="Chooses the processes.")] = 0,
-) -> None:
-    """Kill a server's processes under load: no request may fail, and no text may change.
-
-    The same requests are sent twice, first undisturbed.
-    """
-    unknown = sorted(set(kill) - set(chaos.ROLES))
-    if unknown:
-        raise LoadTestError(f"--kill {unknown[0]}: choose among {', '.join(chaos.ROLES)}")
-    http = _http(url, api_key)
-    chaos.check_local(http)
-    client = chaos.openai_client(http, api_key, retries)
-    outcomes = asyncio.run(_chaos(http, client, requests, tokens, concurrency, kill, every_s, seed))
-    print_chaos(outcomes)
-
-
-async def _chaos(
-    http: httpx.AsyncClient,
-    client: "AsyncOpenAI",
-    requests: int,
-    tokens: int,
-    concurrency: int,
-    kill: Sequence[str],
-    every_s: float,
-    seed: int,
-) -> list[chaos.Outcome]:
-    outcomes = []
-    with _progress() as bar:
-        task = bar.add_task("", total=requests, failed=0)
-        async with http, client:
-            model = await wait_until_ready(http, _READY_S)
-            await chaos.check_names_processes(http)
-            for name, roles in (("undisturbed", ()), ("disturbed", kill)):
-                bar.reset(task, description=name)
-                outcome = await chaos.run(
-                    *(http, client, model, requests, tokens, concurrency, roles, every_s, seed),
-                    progress=lambda: bar.update(task, advance=1),
-                )
-                outcomes.append(outcome)
-            await chaos.recovered(http)
-    return outcomes
-
-
 @app.command("soak")
 def soak_command(
     url: DsiRay = "http://127.0.0.1:8000",
@@ -229,7 +165,7 @@ def soak_command(
 ) -> None:
     """Send mixed requests and give many up: afterwards nothing may be left of any."""
     before = soak.tracebacks(logs)
-    http, mix = _http(url, api_key), soak.Mix(requests, aborted, seed)
+    http, mix = http_client(url, api_key), soak.Mix(requests, aborted, seed)
     endings = asyncio.run(_soak(http, mix, concurrency, seconds))
     print_soak(endings)
     if new := soak.tracebacks(logs) - before:
@@ -241,11 +177,11 @@ def soak_command(
 async def _soak(
     http: httpx.AsyncClient, mix: soak.Mix, concurrency: int, seconds: float
 ) -> soak.Counts:
-    with _progress() as bar:
+    with progress_bar() as bar:
         task = bar.add_task("soak", total=None, failed=0)
         async with http:
-            visits = mix.visits(await wait_until_ready(http, _READY_S))
-            await chaos.check_names_processes(http)
+            visits = mix.visits(await wait_until_ready(http, READY_S))
+            await check_names_processes(http)
             endings = await soak.run(
                 *(http, visits, concurrency, seconds), lambda: bar.update(task, advance=1)
             )
@@ -266,17 +202,6 @@ def _values(settings: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def _http(url: str, api_key: str | None) -> httpx.AsyncClient:
-    return httpx.AsyncClient(
-        base_url=url.rstrip("/").removesuffix("/v1"),
-        headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
-        timeout=None,
-        # No proxy of the environment reaches a server on the loopback.
-        mounts={f"all://{host}": None for host in ("127.0.0.1", "localhost", "[::1]")},
-    )
-
-
 def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -284,17 +209,3 @@ def _make(folder: Path) -> None:
         raise LoadTestError(f"cannot make {folder}: {error.strerror}") from error
     if (folder / SUMMARY).exists():
         raise LoadTestError(f"{folder} holds another run: give a new folder")
-
-
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )

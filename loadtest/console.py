@@ -1,13 +1,14 @@
 """What a run's figures look like on a terminal."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.chaos import Outcome
 from loadtest.compare import compared, differences, pairs
+from loadtest.faults.chaos import Outcome
 from loadtest.summary import Point, Summary
 from loadtest.table import CLIENT, DISTRIBUTIONS, NOT_REPORTED, OVERVIEW, SERVER, STATISTICS
 
@@ -64,11 +65,11 @@ def print_comparison(first: Summary, second: Summary) -> None:
 
 def print_chaos(outcomes: Sequence[Outcome]) -> None:
     """Prints a line a run; the first is the undisturbed one."""
-    table = _table(None, "killed", "failed", "differing", "sent again", "seconds")
+    table = _table(None, "struck", "failed", "differing", "sent again", "seconds")
     for outcome in outcomes:
-        kills = ", ".join(f"{count} {role}" for role, count in sorted(outcome.kills.items()))
+        struck = ", ".join(f"{count} {role}" for role, count in sorted(outcome.strikes.items()))
         table.add_row(
-            kills or "nothing",
+            struck or "nothing",
             str(outcome.failed),
             str(outcome.differing(outcomes[0])),
             str(outcome.retried),
@@ -82,6 +83,16 @@ def print_soak(endings: Mapping[str, int]) -> None:
     table = _table(None, "requests", "")
     for ending, count in endings.items():
         table.add_row(ending, str(count))
+    Console().print(table)
+
+
+def print_rows(
+    title: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, tuple[str, str]]
+) -> None:
+    """Prints rows; ``columns`` has by heading the key of a row and its value's format."""
+    table = _table(title, *columns)
+    for row in rows:
+        table.add_row(*(format(row[key], form) for key, form in columns.values()))
     Console().print(table)
 
 

@@ -1,27 +1,8 @@
 """What the dashboard shows, asked of a Prometheus without Grafana."""
 
-import re
-from dataclasses import dataclass
-from typing import Any
-
 import httpx
 
 from dsi_ray.runtime.metrics.catalogue import PREFIX
-
-
-@dataclass(frozen=True)
-class Series:
-    """What an expression gave for one set of labels.
-
-    Attributes:
-        name: Its legend.
-        times: Seconds since the epoch.
-        values: At those times; NaN where nothing can be said.
-    """
-
-    name: str
-    times: list[float]
-    values: list[float]
 
 
 class Prometheus:
@@ -31,21 +12,13 @@ class Prometheus:
     """
 
     def __init__(self, url: str) -> None:
-        self._api = f"{url}/api/v1"
+        self._url = url
 
-    def at(self, time: float, expr: str, legend: str = "") -> list[Series]:
-        """What an expression gives at one moment."""
-        return self._ask("query", legend, query=expr, time=time)
-
-    def over(
-        self, begin: float, end: float, step: float, expr: str, legend: str = ""
-    ) -> list[Series]:
-        """What an expression gives from ``begin`` to ``end``, every ``step`` seconds."""
-        return self._ask("query_range", legend, query=expr, start=begin, end=end, step=step)
-
-    def _ask(self, path: str, legend: str, **parameters: str | float) -> list[Series]:
-        answer = httpx.get(f"{self._api}/{path}", params=parameters).raise_for_status()
-        return [_series(found, legend) for found in answer.json()["data"]["result"]]
+    def at(self, time: float, expr: str) -> list[float]:
+        """What an expression gives at one moment, for each set of labels; NaN for nothing."""
+        parameters: dict[str, str | float] = {"query": expr, "time": time}
+        answer = httpx.get(f"{self._url}/api/v1/query", params=parameters).raise_for_status()
+        return [float(found["value"][1]) for found in answer.json()["data"]["result"]]
 
 
 def fill_in(expr: str, shown: str, rate_interval: str, source: str = PREFIX) -> str:
@@ -54,10 +27,3 @@ def fill_in(expr: str, shown: str, rate_interval: str, source: str = PREFIX) -> 
     for name, value in values.items():
         expr = expr.replace(name, value)
     return expr
-
-
-def _series(found: dict[str, Any], legend: str) -> Series:
-    labels = found["metric"]
-    name = re.sub(r"{{(\w+)}}", lambda match: labels.get(match[1], ""), legend)
-    samples = found.get("values") or [found["value"]]
-    return Series(name, [time for time, _ in samples], [float(value) for _, value in samples])

@@ -8,20 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dsi_ray.cli.terminal.figures import Columns, with_progress
-from dsi_ray.cli.terminal.figures import print_rows as print_table
+from dsi_ray.cli.terminal.figures import Columns, print_rows, with_progress
 from dsi_ray.cli.terminal.json_file import STDOUT, JsonFile, check_writable, write_json
 from dsi_ray.cli.terminal.options import EngineOptions, sampling_params, with_engine_options
 from dsi_ray.cli.terminal.progress import progress_bar, starting
 from dsi_ray.cli.terminal.shield import shield
-from dsi_ray.cli.terminal.table import print_rows
 from dsi_ray.config import EngineConfig
 from dsi_ray.params import SamplingParams
 
 if TYPE_CHECKING:
-    from dsi_ray.experiments.bench.bench import Contender
+    from dsi_ray.experiments.bench.bench import Contender, Row
     from dsi_ray.runtime.client.engine import Engine
 
+
+_COLUMNS: Columns = {
+    "": ("name", "s"),
+    "tok/s": ("tokens_per_second", ".1f"),
+    "speed": ("speed", ""),
+    "TTFT\nms": ("ttft_ms", ".0f"),
+    "accept.\nrate": ("acceptance_rate", ".0%"),
+    "target\nforwards": ("target_forwards", "d"),
+    "cancelled\ntasks": ("cancelled_tasks", "d"),
+    "messages\n/token": ("messages_per_token", ".1f"),
+    "identical\ntokens": ("identical", ""),
+}
+"""Narrow enough for a terminal of 80 columns; the JSON report holds more."""
 
 _CROWD_COLUMNS: Columns = {
     "requests\nat once": ("concurrency", "d"),
@@ -135,7 +146,7 @@ def _messages(config: EngineConfig, prints: bool) -> dict[str, Any]:
     with groups as running:
         rows = [asdict(costs) for costs in asyncio.run(running.message_costs())]
     if prints:
-        print_table("A message to a target server and its answer", rows, _MESSAGE_COLUMNS)
+        print_rows("A message to a target server and its answer", rows, _MESSAGE_COLUMNS)
     return {"rows": rows, "environment": environment()}
 
 
@@ -167,7 +178,7 @@ def _crowd(
     rows = [asdict(row) for row in measured]
     if prints:
         title = f"{config.target.model}, {config.algorithm}, {count} requests"
-        print_table(title, rows, _CROWD_COLUMNS)
+        print_rows(title, rows, _CROWD_COLUMNS)
     return {"rows": rows, "config": config.model_dump(mode="json"), "environment": environment()}
 
 
@@ -188,5 +199,16 @@ def compare(
         task = bar.add_task("Generating", total=bench.steps)
         rows = bench.run(lambda: bar.advance(task))
     if title is not None:
-        print_rows(title, rows)
+        print_rows(title, _against_the_first(rows), _COLUMNS)
     return report(rows, engine)
+
+
+def _against_the_first(rows: "Sequence[Row]") -> list[dict[str, Any]]:
+    return [
+        {
+            **asdict(row),
+            "speed": f"{row.tokens_per_second / rows[0].tokens_per_second:.2f}x",
+            "identical": "yes" if row.identical_tokens else "NO",
+        }
+        for row in rows
+    ]

@@ -1,4 +1,4 @@
-"""``dsi-ray simulate``: the paper's figures and tables, and what faults do."""
+"""``dsi-ray simulate``: the paper's figures and tables."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from dsi_ray.cli import faults
 from dsi_ray.cli.context import context
 from dsi_ray.cli.terminal.figures import (
     Columns,
@@ -74,11 +73,9 @@ _LOAD_COLUMNS: Columns = {
 
 app = typer.Typer(
     name="simulate",
-    help="Repeat the paper's figures and tables, in virtual time or on Ray, and see what "
-    "faults and slow networks do.",
+    help="Repeat the paper's figures and tables, in virtual time or on Ray.",
 )
-for _command in (faults.chaos, faults.lost_drafter, faults.nodes, context):
-    app.command(cls=JsonCommand)(_command)
+app.command(cls=JsonCommand)(context)
 
 _FIGURES = (
     ("figure_2", "Figure 2: SI at its best, DSI at SP 7", None),

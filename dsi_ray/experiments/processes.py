@@ -1,8 +1,6 @@
-"""The processes of this machine, from /proc, and which of them make a Ray node."""
+"""The processes of this machine, from /proc."""
 
 import contextlib
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,20 +16,3 @@ def stats() -> Iterator[tuple[int, list[str]]]:
 def parents() -> dict[int, int]:
     """The parent of each process."""
     return {pid: int(fields[1]) for pid, fields in stats()}
-
-
-def node_of(pid: int) -> int:
-    """The process that stands for the Ray node to which a worker process belongs: its parent."""
-    try:
-        return parents()[pid]
-    except KeyError:
-        raise ProcessLookupError(pid) from None
-
-
-def kill_node(pid: int) -> None:
-    """Kills all processes of the Ray node to which a worker process belongs: a power failure."""
-    node = node_of(pid)
-    children = [child for child, parent in parents().items() if parent == node]
-    for process in (node, *children):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)

@@ -9,7 +9,7 @@ import httpx
 import promql_parser as promql
 import pytest
 
-from deployments.grafana.prometheus import Prometheus, Series, fill_in
+from deployments.grafana.prometheus import Prometheus, fill_in
 from dsi_ray.cli.status import read_status
 from dsi_ray.runtime.metrics.catalogue import PREFIX
 from tests.deployments import live
@@ -56,17 +56,13 @@ def operands(node: Any) -> Iterator[str]:
             yield str(node)
 
 
-def has_data(found: list[Series]) -> bool:
-    return any(not math.isnan(value) for series in found for value in series.values)
-
-
 def check(prometheus: Prometheus, wanted: list[str]) -> None:
     """Waits until every expression has data."""
     missing = dict.fromkeys(wanted)
 
     def nothing_is_missing() -> bool:
         for expr in list(missing):
-            if has_data(prometheus.at(time.time(), expr)):
+            if not all(map(math.isnan, prometheus.at(time.time(), expr))):
                 del missing[expr]
         return not missing
 
@@ -97,7 +93,7 @@ def test_sp_utilisation_is_what_the_coordinator_counts(
             (group,) = read_status(http, _WATCHED_S)["groups"]
             now = time.time()
             counted = [group["sp_utilisation"], group["useful_sp_utilisation"]]
-            asked = [s.values[0] for expr in exprs for s in prometheus.at(now, expr)]
+            asked = [value for expr in exprs for value in prometheus.at(now, expr)]
             if asked == pytest.approx(counted, rel=0.05):
                 break
         else:

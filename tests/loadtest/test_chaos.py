@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -13,12 +11,14 @@ import openai
 import pytest
 from typer.testing import CliRunner
 
-from loadtest import chaos
 from loadtest.cli import app
 from loadtest.errors import LoadTestError
+from loadtest.faults import chaos
+from loadtest.faults.http_service import HttpService
 from tests.cli.conftest import COMMAND, SIMULATED
 
-REQUESTS, TOKENS, AT_ONCE = 40, 40, 8
+LOAD = chaos.Load(requests=40, tokens=40, concurrency=8)
+ROLES = ("drafter", "target", "ingress", "coordinator")
 
 
 @pytest.fixture(scope="module")
@@ -41,25 +41,22 @@ async def run(url: str, role: str | None = None) -> chaos.Outcome:
     client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=8)
     ended = asyncio.Semaphore(0)
     async with http, client:
-        clients = asyncio.create_task(
-            chaos.run(
-                *(http, client, "simulated", REQUESTS, TOKENS, AT_ONCE), progress=ended.release
-            )
-        )
-        for _ in range(REQUESTS // 4):
+        service = HttpService(http, client, "simulated")
+        clients = asyncio.create_task(chaos.run(service, LOAD, progress=ended.release))
+        for _ in range(LOAD.requests // 4):
             await ended.acquire()
         if role is not None:
-            _, pid = (await chaos.processes(http, [role]))[0]
-            os.kill(pid, signal.SIGKILL)
+            victims = [v for v in await service.victims() if v.role == role]
+            assert chaos.strike(victims[0])
         outcome = await clients
-        await chaos.recovered(http)
+        await chaos.recovered(service)
         return outcome
 
 
 def test_clients_get_their_texts_whatever_dies(url: str) -> None:
     undisturbed = asyncio.run(run(url))
     assert (undisturbed.failed, undisturbed.retried) == (0, 0)
-    for role in chaos.ROLES:
+    for role in ROLES:
         assert asyncio.run(run(url, role)).texts == undisturbed.texts, role
 
 
@@ -85,12 +82,12 @@ def test_a_lost_group_is_waited_for() -> None:
     answers = iter([[well, {"healthy": False, "error": "lost"}], [well, well]])
 
     def answer(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json={"groups": next(answers)})
+        return httpx.Response(200, json={"groups": next(answers), "ingress": {"pid": 1}})
 
     async def wait() -> None:
         server = httpx.MockTransport(answer)
         async with httpx.AsyncClient(base_url="http://host", transport=server) as http:
-            await chaos.recovered(http)
+            await chaos.recovered(HttpService(http, openai.AsyncOpenAI(api_key="none"), "any"))
 
     asyncio.run(wait())
     assert next(answers, None) is None
@@ -101,7 +98,7 @@ def test_who_does_not_recover_is_named(fake_url: str, monkeypatch: pytest.Monkey
 
     async def wait() -> None:
         async with httpx.AsyncClient(base_url=fake_url) as http:
-            await chaos.recovered(http)
+            await chaos.recovered(HttpService(http, openai.AsyncOpenAI(api_key="none"), "any"))
 
     with pytest.raises(LoadTestError, match=fake_url):
         asyncio.run(wait())
@@ -109,7 +106,11 @@ def test_who_does_not_recover_is_named(fake_url: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("arguments", "mentions"),
-    [(["--url=http://192.0.2.1:8000"], "192.0.2.1"), (["--kill=cook"], "--kill cook")],
+    [
+        (["--url=http://192.0.2.1:8000"], "192.0.2.1"),
+        (["--kill=cook"], "--kill cook"),
+        (["--kill=node"], "--kill node"),
+    ],
 )
 def test_what_cannot_be_done_is_one_line(arguments: list[str], mentions: str) -> None:
     result = CliRunner().invoke(app, ["chaos", *arguments])

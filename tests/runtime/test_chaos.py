@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from dsi_ray.config import EngineConfig
-from dsi_ray.experiments import chaos
 from dsi_ray.runtime.client.engine import Engine
+from loadtest.faults import chaos
+from loadtest.faults.in_process import EngineService
 
 from .test_requests import is_idle, placement_groups, process_of, status_of, wait_until
 
-PROMPTS = [[1 + i, 2, 3] for i in range(24)]
-TOKENS = 100
+LOAD = chaos.Load(requests=24, tokens=100, concurrency=8)
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +34,17 @@ def engine(ray_cluster: None) -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def undisturbed(engine: Engine) -> chaos.Outcome:
-    return asyncio.run(chaos.run(engine, PROMPTS, TOKENS, concurrency=8))
+    return asyncio.run(chaos.run(EngineService(engine), LOAD))
 
 
 def test_nobody_notices_that_servers_die(engine: Engine, undisturbed: chaos.Outcome) -> None:
-    disturbed = chaos.run(engine, PROMPTS, TOKENS, 8, chaos.Chaos(chaos.kill, every_s=1))
+    faults = chaos.Faults({"drafter", "target"}, every_s=1)
+    disturbed = chaos.run(EngineService(engine), LOAD, faults)
     outcome = asyncio.run(disturbed)
     assert outcome.texts == undisturbed.texts
-    assert outcome.disturbances
-    wait_until(engine, lambda status: status["restarts"] == outcome.disturbances)
+    strikes = sum(outcome.strikes.values())
+    assert strikes
+    wait_until(engine, lambda status: status["restarts"] == strikes)
     status = wait_until(engine, is_idle)
     assert len(status["servers"]) == 4
 
@@ -62,7 +64,7 @@ def test_texts_end_while_a_server_hangs(
             os.kill(pid, number)
 
     try:
-        outcome = asyncio.run(chaos.run(engine, PROMPTS, TOKENS, 8, progress=stop_once))
+        outcome = asyncio.run(chaos.run(EngineService(engine), LOAD, progress=stop_once))
         assert outcome.texts == undisturbed.texts
         status = wait_until(engine, lambda status: victim in status["suspected"])
         assert status["healthy"]

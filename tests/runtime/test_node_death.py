@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from dsi_ray.config import EngineConfig
-from dsi_ray.experiments.chaos import Chaos, ChaosOutcome, run, servers_elsewhere
-from dsi_ray.experiments.processes import kill_node
 from dsi_ray.models.simulated import target_token
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.client.engine import Engine
 from dsi_ray.runtime.errors import GroupLost
 from dsi_ray.runtime.ray.many_nodes import many_nodes
+from loadtest.faults.chaos import Faults, Load, Outcome, prompt, run, strike
+from loadtest.faults.in_process import EngineService, node_of, nodes_elsewhere
 
 # No heartbeat for so long, and Ray takes a node for dead: by default 15 s.
 QUICK = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "3"}
@@ -43,8 +43,8 @@ CONFIG = EngineConfig.model_validate(
         "placement_strategy": "SPREAD",
     }
 )
-PROMPTS = [[1 + number, 0] for number in range(200)]
-TOKENS = 16
+LOAD = Load(requests=200, tokens=16, concurrency=8)
+FEW = Load(requests=8, tokens=16, concurrency=8)
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Story:
     """What happened."""
 
     victims: list[str] = field(default_factory=list)
-    outcomes: dict[str, ChaosOutcome] = field(default_factory=dict)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
     retriable: list[GroupLost] = field(default_factory=list)
 
@@ -79,21 +79,22 @@ def tell() -> Story:
     story = Story()
     with many_nodes(FIRST, SECOND) as cluster, Engine(CONFIG) as engine:
         before = status_of(engine)
-        away = servers_elsewhere(before)
-        story.victims = [s["server"] for s in before["servers"] if s["pid"] in away]
-        once = Chaos(kill_node, 0.5, servers_elsewhere)
-        story.outcomes["under load"] = asyncio.run(run(engine, PROMPTS, TOKENS, 8, once))
+        (away,) = nodes_elsewhere([before])
+        story.victims = [s["server"] for s in before["servers"] if s["pid"] in away.pids]
+        service = EngineService(engine)
+        once = Faults({"node"}, every_s=0.5)
+        story.outcomes["under load"] = asyncio.run(run(service, LOAD, once))
         story.statuses["no room"] = status_of(engine)
         cluster.add_node(**LARGE)
         story.statuses["room"] = wait_until(engine, lambda status: not status["lost"])
-        story.outcomes["afterwards"] = asyncio.run(run(engine, PROMPTS[:8], TOKENS, 8))
-        kill_node(story.statuses["room"]["pid"])
+        story.outcomes["afterwards"] = asyncio.run(run(service, FEW))
+        strike(node_of(story.statuses["room"]["pid"]))
         try:
-            engine.generate(PROMPTS[0], SamplingParams(max_tokens=10_000, ignore_eos=True))
+            engine.generate(prompt(0), SamplingParams(max_tokens=10_000, ignore_eos=True))
         except GroupLost as error:
             story.retriable.append(error)
         story.statuses["rebuilt"] = wait_until(engine, lambda status: status["healthy"])
-        story.outcomes["rebuilt"] = asyncio.run(run(engine, PROMPTS[:8], TOKENS, 8))
+        story.outcomes["rebuilt"] = asyncio.run(run(service, FEW))
     return story
 
 
@@ -106,23 +107,26 @@ def story() -> Story:
 pytestmark = pytest.mark.usefixtures("starts_ray")
 
 
-def expected(prompt: list[int]) -> tuple[int, ...]:
-    """What the target alone says."""
+def expected(load: Load) -> tuple[tuple[int, ...], ...]:
+    """What the target alone says to each request."""
     assert CONFIG.target.simulation is not None
-    begin = len(prompt)
+    begin = len(prompt(0))
     return tuple(
-        target_token(CONFIG.target.simulation, position, prompt[0])
-        for position in range(begin, begin + TOKENS)
+        tuple(
+            target_token(CONFIG.target.simulation, position, prompt(number)[0])
+            for position in range(begin, begin + load.tokens)
+        )
+        for number in range(load.requests)
     )
 
 
 def test_the_node_had_a_target_server_and_the_drafter(story: Story) -> None:
     assert [victim.partition("-")[0] for victim in story.victims] == ["target", "drafter"]
-    assert story.outcomes["under load"].disturbances == 1
+    assert story.outcomes["under load"].strikes == {"node": 1}
 
 
 def test_no_request_notices_that_a_node_dies(story: Story) -> None:
-    assert story.outcomes["under load"].texts == tuple(map(expected, PROMPTS))
+    assert story.outcomes["under load"].texts == expected(LOAD)
 
 
 def test_a_group_goes_on_with_what_is_left_until_there_is_room(story: Story) -> None:
@@ -131,10 +135,10 @@ def test_a_group_goes_on_with_what_is_left_until_there_is_room(story: Story) -> 
     assert set(degraded["lost"]) == set(story.victims)
     assert degraded["pid"] == whole["pid"]
     assert len(whole["servers"]) == len(degraded["servers"]) + len(story.victims)
-    assert story.outcomes["afterwards"].texts == tuple(map(expected, PROMPTS[:8]))
+    assert story.outcomes["afterwards"].texts == expected(FEW)
 
 
 def test_a_group_that_dies_with_its_node_is_built_again_elsewhere(story: Story) -> None:
     assert len(story.retriable) == 1
     assert story.statuses["rebuilt"]["rebuilds"] == 1
-    assert story.outcomes["rebuilt"].texts == tuple(map(expected, PROMPTS[:8]))
+    assert story.outcomes["rebuilt"].texts == expected(FEW)

@@ -1,20 +1,26 @@
 """The page in a real headless Chromium, on the running server."""
 
 import json
+import os
+import re
+import shutil
 import struct
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
+from typing import Literal
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from dsi_ray.experiments.bench.prompts import held_out_code
-from tests.serving.browser import NAMES, Browser, Page, find_browser
 
-EXECUTABLE = find_browser()
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+EXECUTABLE = os.environ.get("DSI_RAY_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
+TIMEOUT_MS = 50_000
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 PROMPT = held_out_code(1)[0]
 RUNNING = "!document.getElementById('stop').hidden"
-READY = "document.getElementById('stop').hidden"
 COLOURS = "(name) => getComputedStyle(document.body).getPropertyValue(name).trim()"
 
 pytestmark = pytest.mark.skipif(
@@ -47,101 +53,110 @@ PAINTED = f"""((name) => {{
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    assert EXECUTABLE is not None
-    with Browser(EXECUTABLE) as browser:
+def browser(url: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Nobody's sandbox is there for root.
+        browser = playwright.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
         yield browser
+        browser.close()
+
+
+@contextmanager
+def tab(browser: Browser) -> Iterator[tuple[Page, list[str]]]:
+    """A new tab, and what goes wrong in it, such as a forbidden script."""
+    problems: list[str] = []
+    page = browser.new_page(device_scale_factor=2, viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(TIMEOUT_MS)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    yield page, problems
+    page.close()
 
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
     """The page on a desktop, once it knows the model. It must not complain about anything."""
-    with browser.page() as page:
-        page.show(1280, 900)
-        page.open(f"{url}/")
-        page.wait_for("document.getElementById('model').textContent === 'demo'")
+    with tab(browser) as (page, problems):
+        page.goto(f"{url}/")
+        expect(page.locator("#model")).to_have_text("demo", timeout=TIMEOUT_MS)
         yield page
-        assert page.problems == []
+        # The browser itself notes every answer of 400.
+        assert [problem for problem in problems if "status of 400" not in problem] == []
 
 
-def fill(page: Page, field: str, text: str) -> None:
-    page.click(f"#{field}")
-    page.type(text)
+def wait_until_ready(page: Page) -> None:
+    expect(page.locator("#stop")).to_be_hidden(timeout=TIMEOUT_MS)
 
 
 def generate(page: Page, prompt: str, max_tokens: int = 128) -> None:
-    fill(page, "prompt", prompt)
-    fill(page, "max-tokens", str(max_tokens))
+    page.fill("#prompt", prompt)
+    page.fill("#max-tokens", str(max_tokens))
     page.click("#generate")
 
 
 def lanes(page: Page) -> list[str]:
-    names: list[str] = page.evaluate(
-        "[...document.querySelectorAll('#names .row-lane')].map((lane) => lane.textContent)"
-    )
-    return names
+    return page.locator("#names .row-lane").all_text_contents()
 
 
-def width_of(picture: Path) -> int:
+def width_of(picture: bytes) -> int:
     """A PNG's width in pixels."""
-    width: int = struct.unpack(">I", picture.read_bytes()[16:20])[0]
+    width: int = struct.unpack(">I", picture[16:20])[0]
     return width
 
 
-def test_a_prompt_gives_text_and_lanes_and_a_comparison(
-    page: Page, http: httpx.Client, tmp_path: Path
-) -> None:
+def test_a_prompt_gives_text_and_lanes_and_a_comparison(page: Page, http: httpx.Client) -> None:
     page.evaluate(WATCH)
     generate(page, PROMPT)
-    page.wait_for(READY)
+    wait_until_ready(page)
     body = {"model": "demo", "prompt": PROMPT, "max_tokens": 128, "temperature": 0}
     whole = http.post("/v1/completions", json=body)
     text = PROMPT + whole.json()["choices"][0]["text"]
-    assert page.evaluate("document.querySelector('#texts pre').textContent") == text
+    assert page.text_content("#texts pre") == text
     assert page.evaluate("seen.texts.size") > 3, "the text came at once, not as a stream"
     assert page.evaluate("seen.lanesWhileRunning") == 2, "the lanes came only at the end"
     assert lanes(page) == ["drafter-0", "target-0"]
     assert page.evaluate(f"{PAINTED}('--draft') && {PAINTED}('--verification')")
-    assert "Tokens per second" in page.text("#figures")
+    assert "Tokens per second" in page.inner_text("#figures")
 
     page.click("#compare")
-    page.wait_for(READY)
+    wait_until_ready(page)
     assert lanes(page) == ["drafter-0", "target-0", "target-0"]
     assert page.evaluate(f"{PAINTED}('--decode-step')")
-    assert page.text("#status").startswith("The same text, ")
-    assert "DSI beside non-SI" in page.text("#figures")
+    assert page.inner_text("#status").startswith("The same text, ")
+    assert "DSI beside non-SI" in page.inner_text("#figures")
     for width, height in ((1280, 900), (390, 844)):
-        for scheme in ("light", "dark"):
-            page.show(width, height, scheme)
+        for scheme in SCHEMES:
+            page.set_viewport_size({"width": width, "height": height})
+            page.emulate_media(color_scheme=scheme)
             assert page.evaluate("document.documentElement.scrollWidth") == width
-            picture = tmp_path / f"page-{width}-{scheme}.png"
-            page.screenshot(picture)
-            assert width_of(picture) == 2 * width
+            assert width_of(page.screenshot(full_page=True)) == 2 * width
 
 
 @pytest.mark.parametrize("algorithm", ["si", "non-si"])
 def test_the_algorithm_is_chosen(page: Page, algorithm: str) -> None:
-    page.evaluate(f"document.querySelector('input[value={algorithm}]').click()")
+    page.locator(f"input[value={algorithm}]").check(force=True)
     generate(page, PROMPT, 24)
-    page.wait_for(READY)
+    wait_until_ready(page)
     assert ("drafter-0" in lanes(page)) == (algorithm == "si")
-    assert page.evaluate("document.getElementById('compare').disabled") == (algorithm == "non-si")
+    assert page.is_disabled("#compare") == (algorithm == "non-si")
 
 
 def test_the_keyboard_reaches_everything(page: Page) -> None:
     generate(page, PROMPT, 24)
-    page.wait_for(READY)
-    page.evaluate("document.getElementById('viewport').focus()")
-    page.press("ArrowRight")
-    assert page.text("#detail").startswith("drafter-0: draft, token")
-    page.press("ArrowDown")
-    assert page.text("#detail").startswith("target-0: decode step, token 1")
-    spacer = "document.getElementById('spacer').offsetWidth"
-    fitting = page.evaluate(spacer)
-    page.press("+")
-    page.wait_for(f"{spacer} > {fitting}")
-    page.press("0")
-    page.wait_for(f"{spacer} === {fitting}")
+    wait_until_ready(page)
+    page.focus("#viewport")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#detail").startswith("drafter-0: draft, token")
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text("#detail").startswith("target-0: decode step, token 1")
+    spacer = page.locator("#spacer")
+    width = "(element) => getComputedStyle(element).width"
+    fitting = spacer.evaluate(width)
+    page.keyboard.press("+")
+    expect(spacer).not_to_have_css("width", fitting)
+    assert float(spacer.evaluate(width).removesuffix("px")) > float(fitting.removesuffix("px"))
+    page.keyboard.press("0")
+    expect(spacer).to_have_css("width", fitting)
 
 
 FOLLOW = """(async (prompt) => {
@@ -175,9 +190,9 @@ def test_a_trace_that_was_followed_is_the_whole_trace(page: Page) -> None:
 def test_what_is_typed_stays_text(page: Page) -> None:
     prompt = "# <img src=x onerror=alert(1)> <b>bold</b>\n"
     generate(page, prompt, 4)
-    page.wait_for(READY)
-    assert page.evaluate("document.querySelector('#texts pre').textContent").startswith(prompt)
-    assert page.evaluate("document.querySelectorAll('#texts b, #texts img').length") == 0
+    wait_until_ready(page)
+    assert page.text_content("#texts pre").startswith(prompt)
+    expect(page.locator("#texts b, #texts img")).to_have_count(0)
 
 
 CLICK = """document.addEventListener("DOMContentLoaded", () => {
@@ -190,26 +205,27 @@ def test_a_click_counts_from_the_first_moment(
     browser: Browser, url: str, button: str, texts: int
 ) -> None:
     """The page's scripts have run by then, and the model's name is still under way."""
-    with browser.page() as page:
-        page.call("Page.addScriptToEvaluateOnNewDocument", source=CLICK % button)
-        page.open(f"{url}/")
-        page.wait_for(f"{READY} && document.querySelectorAll('#texts pre').length === {texts}")
-        assert page.problems == []
+    with tab(browser) as (page, problems):
+        page.add_init_script(CLICK % button)
+        page.goto(f"{url}/")
+        expect(page.locator("#texts pre")).to_have_count(texts, timeout=TIMEOUT_MS)
+        wait_until_ready(page)
+        assert problems == []
 
 
 def test_a_refusal_is_shown_and_over_with_the_next_request(page: Page) -> None:
     generate(page, PROMPT, 10**6)
-    page.wait_for("!document.getElementById('error').hidden")
-    assert "the context holds" in page.text("#error")
-    page.problems.clear()  # the browser itself notes every answer of 400
+    expect(page.locator("#error")).to_contain_text("the context holds", timeout=TIMEOUT_MS)
     generate(page, PROMPT, 4)
-    page.wait_for(f"{READY} && document.getElementById('error').hidden")
+    wait_until_ready(page)
+    expect(page.locator("#error")).to_be_hidden()
 
 
 def test_a_request_is_stopped(page: Page, http: httpx.Client) -> None:
     generate(page, "x = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,", 900)
-    page.wait_for("document.querySelector('#texts pre')?.textContent.length > 90")
+    long = re.compile(".{91}", re.DOTALL)
+    expect(page.locator("#texts pre")).to_have_text(long, timeout=TIMEOUT_MS)
     page.click("#stop")
-    page.wait_for(READY)
-    assert page.text("#status") == "Stopped."
-    assert page.evaluate("document.querySelector('#texts pre').textContent.length") < 3000
+    wait_until_ready(page)
+    assert page.inner_text("#status") == "Stopped."
+    assert len(page.locator("#texts pre").inner_text()) < 3000

@@ -6,8 +6,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from dsi_ray.experiments.netns import HOSTS, SlowLink
-from dsi_ray.runtime.errors import EngineError
+from loadtest.errors import LoadTestError
+from loadtest.faults.netns import HOSTS, SlowLink
 
 LABEL = "dsi-ray-side"
 """A label of each node: ``near``, where the driver is, or ``far``."""
@@ -29,8 +29,8 @@ def two_nodes() -> Iterator[SlowLink]:
     """A Ray cluster of two nodes, of which one can be reached only over the link.
 
     Raises:
-        ConfigError: This machine, or this user, cannot have network namespaces.
-        EngineError: Ray does not start.
+        LoadTestError: This machine, or this user, cannot have network namespaces.
+        LoadTestError: Ray does not start.
     """
     with tempfile.TemporaryDirectory(prefix="dsi-ray-") as folder, SlowLink() as link:
         for side, name in enumerate(SIDES):
@@ -50,4 +50,4 @@ def _start(link: SlowLink, side: int, settings: Sequence[str]) -> None:
     start = link.start(side, command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     output, _ = start.communicate(timeout=_START_S)
     if start.returncode:
-        raise EngineError(f"ray start failed: {output.strip().splitlines()[-1]}")
+        raise LoadTestError(f"ray start failed: {output.strip().splitlines()[-1]}")

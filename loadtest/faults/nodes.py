@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsi_ray.config import Algorithm, EngineConfig
-from dsi_ray.experiments.netns import HOSTS, bytes_exchanged, round_trip
 from dsi_ray.experiments.online.online import dsi
-from dsi_ray.experiments.ray_nodes import ADDRESS, LABEL, SIDES, two_nodes
 from dsi_ray.experiments.virtual.pair import Pair, prompt
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.client.engine import Engine
-from dsi_ray.runtime.errors import EngineError
 from dsi_ray.runtime.ray.cluster import connect
 from dsi_ray.runtime.request import Decoding
+from loadtest.errors import LoadTestError
+from loadtest.faults.netns import HOSTS, bytes_exchanged, round_trip
+from loadtest.faults.ray_nodes import ADDRESS, LABEL, SIDES, two_nodes
 
 TARGET_MS = 30.0
 DRAFTERS = ((3.0, 0.9), (10.0, 0.3), (30.0, 0.0))
@@ -57,21 +57,21 @@ def study(
         drafters: Milliseconds and acceptance rates.
 
     Raises:
-        ConfigError: There can be no network namespaces here.
-        EngineError: A run failed.
+        LoadTestError: There can be no network namespaces here.
+        LoadTestError: A run failed.
     """
     rows: list[dict[str, Any]] = []
     with two_nodes() as link:
         for delay_ms in delays_ms:
             link.delay(delay_ms / 1000)
             size = {"texts": texts, "tokens": tokens, "seed": seed, "drafters": drafters}
-            driver = [sys.executable, "-m", "dsi_ray.experiments.nodes", json.dumps(size)]
+            driver = [sys.executable, "-m", "loadtest.faults.nodes", json.dumps(size)]
             with link.start(0, driver, stdout=subprocess.PIPE) as process:
                 for line in process.stdout or ():
                     rows.append({"delay_ms": delay_ms, **json.loads(line)})
                     step()
             if process.returncode:
-                raise EngineError(f"the run with a delay of {delay_ms:g} ms failed")
+                raise LoadTestError(f"the run with a delay of {delay_ms:g} ms failed")
     return rows
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dsi_ray.config import ConfigError
-from dsi_ray.experiments.netns import SlowLink, unavailable
-from dsi_ray.experiments.nodes import ROWS, study
+from loadtest.errors import LoadTestError
+from loadtest.faults.netns import SlowLink, unavailable
+from loadtest.faults.nodes import ROWS, study
 
 
 @pytest.mark.usefixtures("starts_ray")
@@ -21,5 +21,5 @@ def test_a_message_takes_what_the_link_adds() -> None:
 
 def test_where_there_are_no_namespaces_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(ConfigError, match="install iproute2"):
+    with pytest.raises(LoadTestError, match="install iproute2"):
         SlowLink()

@@ -1,7 +1,9 @@
 """A drafter that is lost for good: what DSI costs then against plain decoding, on the demo pair."""
 
 import asyncio
+import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable
@@ -11,7 +13,6 @@ from typing import Any
 from dsi_ray.config import EngineConfig
 from dsi_ray.demo import DRAFTER_DIR, PROMPTS
 from dsi_ray.experiments.bench.bench import Bench, baselines, dsi
-from dsi_ray.experiments.chaos import kill
 from dsi_ray.params import SamplingParams
 from dsi_ray.runtime.client.engine import Engine
 
@@ -46,7 +47,7 @@ def steps(prompts: int) -> int:
 def _kill_drafter(engine: Engine) -> None:
     (group,) = asyncio.run(engine.status())["groups"]
     (pid,) = (s["pid"] for s in group["servers"] if s["server"].startswith("drafter"))
-    kill(pid)
+    os.kill(pid, signal.SIGKILL)
     while not asyncio.run(engine.status())["groups"][0]["lost"]:
         time.sleep(_POLL_S)
 

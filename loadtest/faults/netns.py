@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from dsi_ray.config import ConfigError
-from dsi_ray.experiments.relay import MTU
+from loadtest.errors import LoadTestError
+from loadtest.faults.relay import MTU
 
 HOSTS = ("10.77.0.1", "10.77.0.2")
 """Addresses in the two namespaces; nobody else sees them."""
@@ -39,12 +39,12 @@ class SlowLink:
     A context manager, which kills what still runs in the namespaces.
 
     Raises:
-        ConfigError: This machine, or this user, cannot have them.
+        LoadTestError: This machine, or this user, cannot have them.
     """
 
     def __init__(self) -> None:
         if why := unavailable():
-            raise ConfigError(why)
+            raise LoadTestError(why)
         self._names = [f"dsi-{os.getpid()}-{side}" for side in range(len(HOSTS))]
 
     def __enter__(self) -> Self:
@@ -77,7 +77,7 @@ class SlowLink:
 
     def _start_relay(self, seconds: float) -> "subprocess.Popen[bytes]":
         arguments = map(str, (*self._devices, seconds))
-        command = [sys.executable, "-m", "dsi_ray.experiments.relay", *arguments]
+        command = [sys.executable, "-m", "loadtest.faults.relay", *arguments]
         return subprocess.Popen(command, pass_fds=self._devices)
 
     def _stop_relay(self) -> None:

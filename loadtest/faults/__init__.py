@@ -1,0 +1,1 @@
+"""What goes wrong: processes and nodes that die or hang, and slow networks."""
