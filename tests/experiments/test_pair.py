@@ -29,9 +29,9 @@ def test_the_runtime_and_virtual_time_drive_the_same_decoders(name: str) -> None
 
 
 def test_and_the_same_batches_and_groups() -> None:
-    batch, group = dsi_ray.core.server.scheduler.ServerBatch, dsi_ray.core.group.group.Group
-    assert dsi_ray.runtime.server.forward_loop.ServerBatch is batch
-    assert dsi_ray.experiments.virtual.virtual_time.ServerBatch is batch
+    batch, group = dsi_ray.core.server.scheduler.Scheduler, dsi_ray.core.group.group.Group
+    assert dsi_ray.runtime.server.forward_loop.Scheduler is batch
+    assert dsi_ray.experiments.virtual.virtual_time.Scheduler is batch
     assert dsi_ray.runtime.coordinator.coordinator.Group is group
     assert dsi_ray.experiments.virtual.virtual_group.Group is group
 
