@@ -11,6 +11,7 @@ from dsi_ray.config import Transport
 from dsi_ray.core.messages import Event
 from dsi_ray.models.base import ModelInfo
 from dsi_ray.runtime.errors import EngineError
+from dsi_ray.runtime.process.background import call_soon
 from dsi_ray.runtime.process.fatal import fatal_errors
 from dsi_ray.runtime.server.model_server import ModelServer
 from dsi_ray.runtime.transport.calls.work_calls import Listener, WorkCalls
@@ -215,7 +216,7 @@ class LocalServer:
 
     def _hear(self, events: list[Event]) -> None:
         """In the thread of the forwards."""
-        self._loop.call_soon_threadsafe(self._pass_on, events)
+        call_soon(self._loop, self._pass_on, events)
 
     @fatal_errors("the events of a server")
     def _pass_on(self, events: list[Event]) -> None:

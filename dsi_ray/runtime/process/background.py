@@ -1,7 +1,7 @@
 """Background: coroutines that nobody awaits."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from dsi_ray.runtime.process.fatal import supervise
@@ -20,3 +20,17 @@ class Background:
         task.add_done_callback(self._tasks.discard)
         supervise(task, "a background task")
         return task
+
+
+def call_soon(
+    loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object
+) -> None:
+    """Has ``callback`` called in the event loop, from any thread.
+
+    Once the loop is closed this does nothing: the process is ending, and nobody is left to hear.
+    """
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise

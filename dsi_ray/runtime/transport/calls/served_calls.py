@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from dsi_ray.core.messages import Ended, EndReason, Event, Output
+from dsi_ray.runtime.process.background import call_soon
 from dsi_ray.runtime.process.fatal import fatal_errors
 from dsi_ray.runtime.server.forward_loop import ForwardLoop
 from dsi_ray.runtime.transport.work import Work
@@ -61,7 +62,7 @@ class ServedCalls:
 
     def hear(self, events: list[Event]) -> None:
         """Takes what happened, from any thread."""
-        self._loop.call_soon_threadsafe(self._publish, events)
+        call_soon(self._loop, self._publish, events)
 
     @fatal_errors("the events")
     def _publish(self, events: list[Event]) -> None:

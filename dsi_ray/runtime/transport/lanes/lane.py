@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from dsi_ray.runtime.process.background import call_soon
 from dsi_ray.runtime.process.fatal import fatal_errors
 
 MAX_FRAME = 64 * 2**20
@@ -71,7 +72,7 @@ class Lane:
                 self._unsent += frame
             elif rest := self._write(frame):
                 self._unsent += rest
-                self._loop.call_soon_threadsafe(self._wait_for_room)
+                call_soon(self._loop, self._wait_for_room)
             if len(self._unsent) > MAX_UNSENT:
                 self._fail(LaneEnded(f"nobody reads: {len(self._unsent)} bytes wait"))
 
@@ -85,7 +86,7 @@ class Lane:
         if self._error is None:
             self._error = error
             self._unsent.clear()
-            self._loop.call_soon_threadsafe(self._finish)
+            call_soon(self._loop, self._finish)
 
     @fatal_errors("a lane")
     def _finish(self) -> None:
