@@ -172,7 +172,9 @@ class LocalServer:
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
-        self._listener: Listener
+        self._early: list[Event] = []
+        """What happened before somebody listened."""
+        self._listener: Listener = self._early.extend
         self.measure = server.measure
         self.status = server.status
         self.probe = server.probe
@@ -191,6 +193,8 @@ class LocalServer:
     async def listen(self, listener: Listener) -> None:
         """Passes on what the server reports."""
         self._listener = listener
+        if self._early:
+            listener(self._early)
         await asyncio.Event().wait()
 
     async def reopen(self) -> bool:
