@@ -83,10 +83,6 @@ class OpenLane:
             return False
         return False
 
-    async def cancel(self) -> None:
-        """Ends the call, and with it the lane, even if nobody reads there."""
-        await asyncio.to_thread(ray.cancel, self._call)
-
 
 async def open_lane(method: Any, ports: tuple[int, ...]) -> OpenLane:
     """Opens a lane to an actor.
